@@ -1,0 +1,81 @@
+# `make demo` and `make test` set everything up by themselves the first time; a later run only
+# sets up again after one of the files in $(INPUTS) has changed.
+#
+#   PYTHON=python3.12 make test     another interpreter (the environment is made once)
+#   SUITESPARSE=no make test        without CHOLMOD, in an environment of its own
+
+PYTHON ?= python3
+SUITESPARSE ?= yes
+ifeq ($(SUITESPARSE),no)
+VENV ?= .venv-scipy
+else
+VENV ?= .venv
+endif
+
+PY := $(VENV)/bin/python
+INPUTS := Makefile tools/setup.sh setup.cfg pyproject.toml mksknn/_version.py
+
+# Two workers with one BLAS thread each; two Numba threads, so that the tests which compare
+# thread counts mean the same on every machine.
+TEST_ENV := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 NUMBA_NUM_THREADS=2
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test lint format docs bench dist clean distclean
+# Two pips at once in one environment would break it.
+.NOTPARALLEL:
+# The stamp of the first step is only ever a prerequisite; it must not be deleted as intermediate.
+.SECONDARY:
+
+help:
+	@echo "make demo       the library's main job on the bundled data"
+	@echo "make test       all tests, compiled; then a small part of them uncompiled"
+	@echo "make lint       ruff: rules and formatting   (make format rewrites)"
+	@echo "make docs       the pages, in docs/_build/html, warnings are errors"
+	@echo "make bench      every script in benchmarks/"
+	@echo "make dist       wheel and sdist in dist/, checked"
+	@echo "make clean      remove what was built; make distclean: the environments too"
+
+setup: $(VENV)/.ready-run
+
+demo: $(VENV)/.ready-run
+	$(PY) examples/quickstart.py
+
+# pytest's status 5 means that no test carries the mark.
+test: $(VENV)/.ready-test
+	$(TEST_ENV) $(PY) -m pytest -n 2
+	$(TEST_ENV) NUMBA_DISABLE_JIT=1 $(PY) -m pytest -q -m uncompiled || test $$? -eq 5
+
+lint: $(VENV)/.ready-lint
+	$(PY) -m ruff check .
+	$(PY) -m ruff format --check .
+
+format: $(VENV)/.ready-lint
+	$(PY) -m ruff check --fix .
+	$(PY) -m ruff format .
+
+docs: $(VENV)/.ready-docs
+	$(PY) -m sphinx -W --keep-going -b html docs docs/_build/html
+
+bench: $(VENV)/.ready-bench
+	set -e; for script in benchmarks/*.py; do echo "== $$script"; $(PY) "$$script"; done
+
+dist: $(VENV)/.ready-dist
+	rm -rf build dist
+	$(PY) -m build
+	$(PY) -m twine check --strict dist/*
+
+# The environment with what running the library takes; then one step per further extra.
+$(VENV)/.ready-run: $(INPUTS)
+	PYTHON="$(PYTHON)" VENV="$(VENV)" SUITESPARSE="$(SUITESPARSE)" bash tools/setup.sh
+	@touch $@
+
+$(VENV)/.ready-%: $(VENV)/.ready-run
+	$(PY) -m pip install --quiet --editable '.[$*]'
+	@touch $@
+
+clean:
+	rm -rf build dist *.egg-info docs/_build .pytest_cache .ruff_cache .hypothesis
+	find mksknn tests examples benchmarks docs -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
+
+distclean: clean
+	rm -rf .venv .venv-scipy
