@@ -1,0 +1,5 @@
+"""Which k? Exact Bayesian answers for mutual and symmetric k-nearest neighbours."""
+
+from . import datasets
+from ._neighbors import Neighbors, neighbors
+from ._version import __version__

@@ -1,0 +1,322 @@
+"""The gate: every public function coerces and checks its arguments here, once.
+
+Errors name the argument, show the value seen and say what is allowed. Nothing behind the gate checks
+again, and nothing behind it modifies what the caller passed.
+"""
+
+from __future__ import annotations
+
+import math
+import numbers
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import scipy.sparse
+
+METRICS = ("euclidean", "manhattan", "chebyshev", "cosine", "precomputed")
+GRAPHS = ("knn", "mutual", "symmetric")
+FORMULATIONS = ("auto", "binary", "I", "II")
+TASKS = ("auto", "classification", "regression")
+
+
+def one_of(value: object, allowed: Sequence[str], name: str) -> str:
+    """Return `value` if it is one of the `allowed` names."""
+    if isinstance(value, str) and value in allowed:
+        return value
+    choices = ", ".join(repr(choice) for choice in allowed)
+    kind = ValueError if isinstance(value, str) else TypeError
+    raise kind(f"{name} must be one of {choices}; got {value!r}")
+
+
+def check_points(X: object, metric: str = "euclidean", name: str = "X") -> np.ndarray:
+    """Return training points as a C-ordered float64 matrix (distances if precomputed)."""
+    points = _as_matrix(X, name)
+    n, columns = points.shape
+    if n < 2:
+        raise ValueError(f"{name} must have at least 2 rows (points); got shape {points.shape}")
+    if columns == 0:
+        raise ValueError(f"{name} must have at least 1 column; got shape {points.shape}")
+    if metric == "precomputed":
+        _check_distances(points, name)
+        asymmetric = np.argwhere(points != points.T)
+        if asymmetric.size:
+            i, j = asymmetric[0]
+            raise ValueError(
+                f"{name} must be symmetric when metric='precomputed'; got {name}[{i}, {j}] = "
+                f"{points[i, j]!r} but {name}[{j}, {i}] = {points[j, i]!r}"
+            )
+    else:
+        _check_metric_fits(points, metric, name)
+    return points
+
+
+def check_new_points(
+    X_new: object, points: np.ndarray, metric: str, name: str = "X_new"
+) -> np.ndarray:
+    """Return query points matching the training `points` (n_new x n distances if precomputed)."""
+    new = _as_matrix(X_new, name, allow_empty=True)
+    if new.shape[0] == 0:
+        return np.empty((0, points.shape[1]))
+    if new.shape[1] != points.shape[1]:
+        what = "a distance to each training point" if metric == "precomputed" else "the columns of X"
+        raise ValueError(
+            f"{name} must have {points.shape[1]} columns ({what}); got shape {new.shape}"
+        )
+    if metric == "precomputed":
+        if (new < 0).any():
+            raise ValueError(f"{name} must hold distances >= 0; got {new.min()!r}")
+    else:
+        # The span of both together: a query far off could overflow where the data alone do not.
+        _check_metric_fits(np.vstack([points, new]) if metric != "cosine" else new, metric, name)
+    return new
+
+
+def _as_matrix(X: object, name: str, allow_empty: bool = False) -> np.ndarray:
+    if scipy.sparse.issparse(X):
+        raise TypeError(
+            f"{name} must be a dense array; got a sparse {type(X).__name__}, which is not supported:"
+            f" pass {name}.toarray(), or a reduced dense form of it"
+        )
+    if isinstance(X, np.ma.MaskedArray) and np.ma.is_masked(X):
+        raise ValueError(f"{name} must not have masked values: drop or fill them first")
+    try:
+        array = np.asarray(X)
+    except ValueError as error:
+        raise ValueError(
+            f"{name} must be a matrix of numbers, all rows of one length; got {type(X).__name__}"
+        ) from error
+    if array.dtype.kind == "O":
+        array = _objects_to_float(array, name)
+    if array.dtype.kind not in "fiub":
+        raise TypeError(f"{name} must hold real numbers; got dtype {array.dtype}")
+    if allow_empty and array.size == 0 and array.ndim in (1, 2) and array.shape[0] == 0:
+        return np.empty((0, 0))
+    if array.ndim != 2:
+        hint = f"; use {name}[:, None] for points with one column" if array.ndim == 1 else ""
+        raise ValueError(
+            f"{name} must be a matrix, one row per point; got {array.ndim} dimension(s), "
+            f"shape {array.shape}{hint}"
+        )
+    matrix = np.ascontiguousarray(array, dtype=np.float64)
+    finite = np.isfinite(matrix)
+    if not finite.all():
+        row, column = np.argwhere(~finite)[0]
+        raise ValueError(
+            f"{name} must be finite; got {name}[{row}, {column}] = {matrix[row, column]}"
+        )
+    return matrix
+
+
+def _objects_to_float(array: np.ndarray, name: str) -> np.ndarray:
+    """Objects are welcome where each is a number (pandas mixes them); text is not read as one."""
+    for value in array.ravel():
+        if isinstance(value, complex) or not isinstance(value, numbers.Real | np.bool_):
+            raise TypeError(
+                f"{name} must hold real numbers; got {value!r} ({type(value).__name__})"
+            )
+    return array.astype(np.float64)
+
+
+def _check_distances(distances: np.ndarray, name: str) -> None:
+    if distances.shape[0] != distances.shape[1]:
+        raise ValueError(
+            f"{name} must be a square matrix of distances when metric='precomputed'; "
+            f"got shape {distances.shape}"
+        )
+    if (distances < 0).any():
+        raise ValueError(f"{name} must hold distances >= 0; got {distances.min()!r}")
+
+
+def _check_metric_fits(points: np.ndarray, metric: str, name: str) -> None:
+    """Refuse values at which the distance would overflow, or has no meaning."""
+    if metric == "cosine":
+        with np.errstate(over="ignore"):
+            norms = np.sqrt((points * points).sum(axis=1))
+        bad = np.flatnonzero(~np.isfinite(norms) | (norms == 0))
+        if bad.size:
+            raise ValueError(
+                f"{name} must have rows of finite, non-zero length for metric='cosine'; "
+                f"row {bad[0]} has length {norms[bad[0]]}"
+            )
+        return
+    with np.errstate(over="ignore"):
+        span = points.max(axis=0) - points.min(axis=0)
+        total = (span * span).sum() if metric == "euclidean" else span.sum()
+    if not math.isfinite(total):
+        raise ValueError(
+            f"{name} must span a range whose {metric} distances fit in a float; "
+            f"got a column spanning {span.max():g}: rescale it"
+        )
+
+
+def check_k(k: object, n: int, name: str = "k") -> int:
+    """Return a number of neighbours in 1..n-1 as an int."""
+    if isinstance(k, bool | np.bool_) or not isinstance(k, numbers.Integral):
+        raise TypeError(f"{name} must be an integer from 1 to {n - 1} (n - 1); got {k!r}")
+    if not 1 <= k <= n - 1:
+        raise ValueError(f"{name} must be from 1 to {n - 1} (n - 1); got {k}")
+    return int(k)
+
+
+def check_k_max(k_max: object, n: int) -> int:
+    """Return k_max, all n-1 neighbours when None."""
+    return n - 1 if k_max is None else check_k(k_max, n, "k_max")
+
+
+def check_ks(ks: object, k_max: object, n: int) -> np.ndarray:
+    """Return the increasing k to work on: `ks`, or 1..k_max, or all of 1..n-1."""
+    if ks is None:
+        return np.arange(1, check_k_max(k_max, n) + 1)
+    if k_max is not None:
+        raise ValueError(f"give ks or k_max, not both; got ks={ks!r} and k_max={k_max!r}")
+    if isinstance(ks, numbers.Integral) or isinstance(ks, str):
+        raise TypeError(f"ks must be a sequence of integers; got {ks!r}")
+    values = [check_k(k, n, "ks") for k in ks]
+    if not values:
+        raise ValueError("ks must hold at least one k; got an empty sequence")
+    return np.unique(values)
+
+
+def check_positive(value: object, name: str) -> float:
+    """Return a finite number above zero as a float."""
+    if isinstance(value, bool | np.bool_) or not isinstance(value, numbers.Real):
+        raise TypeError(f"{name} must be a number > 0; got {value!r}")
+    if not (math.isfinite(value) and value > 0):
+        raise ValueError(f"{name} must be finite and > 0; got {value!r}")
+    return float(value)
+
+
+def check_sigmas(sigma0: object, sigma2: object) -> tuple[float, float] | None:
+    """Return (sigma0, sigma2), or None when neither is given."""
+    if sigma0 is None and sigma2 is None:
+        return None
+    if sigma0 is None or sigma2 is None:
+        given, missing = ("sigma2", "sigma0") if sigma0 is None else ("sigma0", "sigma2")
+        raise ValueError(f"{missing} must be given with {given}, or neither; got {missing}=None")
+    return check_positive(sigma0, "sigma0"), check_positive(sigma2, "sigma2")
+
+
+def check_ratio_bounds(ratio_bounds: object) -> tuple[float, float]:
+    """Return the range (low, high) in which sigma2/sigma0 is searched."""
+    try:
+        low, high = ratio_bounds
+    except (TypeError, ValueError):
+        raise TypeError(
+            f"ratio_bounds must be two numbers (low, high); got {ratio_bounds!r}"
+        ) from None
+    low, high = check_positive(low, "ratio_bounds[0]"), check_positive(high, "ratio_bounds[1]")
+    if not low < high:
+        raise ValueError(f"ratio_bounds must have low < high; got {ratio_bounds!r}")
+    return low, high
+
+
+def check_flag(value: object, name: str) -> bool:
+    """Return a plain bool."""
+    if not isinstance(value, bool | np.bool_):
+        raise TypeError(f"{name} must be True or False; got {value!r}")
+    return bool(value)
+
+
+def check_executor(executor: object) -> object:
+    """Return the executor if it can submit work."""
+    if executor is not None and not callable(getattr(executor, "submit", None)):
+        raise TypeError(
+            "executor must be None or have submit(fn, *args), as a ProcessPoolExecutor or a "
+            f"dask.distributed.Client does; got {executor!r}"
+        )
+    return executor
+
+
+def check_task(y: object, n: int, task: str = "auto") -> tuple[str, np.ndarray]:
+    """Return ("regression", float targets) or ("classification", label array), n of them.
+
+    Float targets mean regression; integers, booleans, strings and objects mean classes.
+    """
+    one_of(task, TASKS, "task")
+    if isinstance(y, np.ma.MaskedArray) and np.ma.is_masked(y):
+        raise ValueError("y must not have masked values: drop or fill them first")
+    # pandas holds text, categories and missing labels in types of its own: objects are common ground
+    array = np.asarray(y)
+    if array.dtype.kind not in "fiubOUSc":
+        array = np.asarray(y, dtype=object)
+    if array.ndim not in (1, 2) or array.shape[0] != n:
+        raise ValueError(f"y must have one entry for each of the {n} rows of X; got shape {array.shape}")
+    if task == "auto":
+        task = "regression" if array.dtype.kind == "f" else "classification"
+    return task, (_check_values(array) if task == "regression" else _check_labels(array))
+
+
+def _check_values(array: np.ndarray) -> np.ndarray:
+    if array.dtype.kind == "O":
+        array = _objects_to_float(array, "y")
+    if array.dtype.kind not in "fiub":
+        raise TypeError(f"y must hold real numbers for task='regression'; got dtype {array.dtype}")
+    if array.ndim == 2 and array.shape[1] == 0:
+        raise ValueError(f"y must have at least 1 output; got shape {array.shape}")
+    values = np.ascontiguousarray(array, dtype=np.float64)
+    if not np.isfinite(values).all():
+        where = tuple(int(i) for i in np.argwhere(~np.isfinite(values))[0])
+        raise ValueError(f"y must be finite; got y[{', '.join(map(str, where))}] = {values[where]}")
+    return values
+
+
+def _check_labels(array: np.ndarray) -> np.ndarray:
+    if array.ndim == 2:
+        if array.shape[1] != 1:
+            raise ValueError(
+                f"y must be one label per point for classification; got shape {array.shape}"
+            )
+        array = array[:, 0]
+    if array.dtype.kind == "c":
+        raise TypeError(f"y must hold labels or real numbers; got dtype {array.dtype}")
+    if array.dtype.kind == "f" and not np.isfinite(array).all():
+        where = int(np.flatnonzero(~np.isfinite(array))[0])
+        raise ValueError(f"y must not have missing labels; got y[{where}] = {array[where]}")
+    if array.dtype.kind == "O":
+        for where, label in enumerate(array):
+            # NaN and its kin differ from themselves; pandas.NA will not even say
+            if label is None or str(label) in ("<NA>", "NaT") or label != label:  # noqa: PLR0124
+                raise ValueError(f"y must not have missing labels; got y[{where}] = {label!r}")
+        kinds = {type(label) for label in array}
+        if all(issubclass(kind, str) for kind in kinds):
+            array = array.astype(str)
+    try:
+        distinct = np.unique(array)
+    except TypeError:
+        names = ", ".join(sorted(kind.__name__ for kind in kinds))
+        raise TypeError(f"y must hold labels that can be sorted; got a mix of {names}") from None
+    if len(distinct) < 2:
+        raise ValueError(f"y must have at least 2 classes; got only {distinct[0]!r}")
+    return array
+
+
+def check_memory(needed: float, what: str, advice: str) -> None:
+    """Refuse a request that the machine's free memory cannot hold, before allocating."""
+    free = free_memory()
+    if free is not None and needed > free:
+        raise ValueError(
+            f"{what} would take {needed / 1e9:.1f} GB, and {free / 1e9:.1f} GB of memory is free: "
+            f"{advice}"
+        )
+
+
+def free_memory() -> float | None:
+    """Bytes this process may still take, or None where the system does not tell."""
+    free = []
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+        free += [1024.0 * int(row.split()[1]) for row in lines if row.startswith("MemAvailable")]
+    except OSError:
+        names = getattr(os, "sysconf_names", {})
+        if "SC_AVPHYS_PAGES" in names:
+            free.append(float(os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")))
+    try:  # a container may have less than the machine
+        group = Path("/sys/fs/cgroup")
+        limit = (group / "memory.max").read_text().strip()
+        if limit != "max":
+            free.append(float(limit) - float((group / "memory.current").read_text()))
+    except (OSError, ValueError):
+        pass
+    return min(free) if free else None
