@@ -10,13 +10,12 @@ first to last), so all routes return the same bits:
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
 from ._blas import scipy_blas
-from ._jit import kernel, run_blocks, thread_count
+from ._jit import kernel, run_blocks
 from ._validation import METRICS, check_k_max, check_memory, check_points, one_of
 
 _CODES = {"euclidean": 0, "manhattan": 1, "chebyshev": 2, "cosine": 3}
@@ -441,7 +440,7 @@ def _sort_heap(distances, indices):
 # ---------------------------------------------------------------------------------------------
 # Top k_max by SciPy's k-d tree
 
-_TREE_BLOCK = 16384
+_TREE_BLOCK = 2048
 
 
 def _search_tree(
@@ -458,29 +457,28 @@ def _search_tree(
     n, k = len(space.points), indices.shape[1]
     tree = cKDTree(space.points)
     pending = np.arange(len(new))
-    asked = min(n, k + 1 + own)
+    asked = k + 1 + own
     while len(pending) and asked <= n // 2:
-        left_over = []
-        for begin in range(0, len(pending), _TREE_BLOCK):
-            block = pending[begin : begin + _TREE_BLOCK]
-            far, found = tree.query(
-                new[block], asked, p=_TREE_POWER[space.metric], workers=thread_count()
-            )
-            settled = np.empty(len(block), np.bool_)
+        settled = np.empty(len(pending), np.bool_)
+
+        def work(start: int, stop: int, pending=pending, asked=asked, settled=settled) -> None:
+            block = pending[start:stop]
+            far, found = tree.query(new[block], asked, p=_TREE_POWER[space.metric])
             _rank_found(
                 space.points,
                 new,
                 block,
-                found.reshape(len(block), asked),
-                far.reshape(len(block), asked)[:, -1],
+                found,
+                far[:, -1],
                 space.code,
                 own,
-                settled,
+                settled[start:stop],
                 indices,
                 distances,
             )
-            left_over.append(block[~settled])
-        pending = np.concatenate(left_over)
+
+        run_blocks(work, len(pending), _TREE_BLOCK)
+        pending = pending[~settled]
         asked = 2 * asked
     if len(pending):
         rest = np.empty((len(pending), k), np.int32), np.empty((len(pending), k))
@@ -510,21 +508,27 @@ def _rank_found(points, new, block, found, edge, code, own, settled, indices, di
     k = indices.shape[1]
     # the tree's distance and ours agree to a few units in the last place for each column
     slack = 1.0 - (points.shape[1] + 8) * 2.3e-16
-    near_d = np.empty(k)
-    near_i = np.empty(k, np.int32)
+    near_d = np.empty(found.shape[1])
+    near_i = np.empty(found.shape[1], np.int32)
     for r in range(block.shape[0]):
         me = block[r]
-        near_d[:] = np.inf
-        near_i[:] = 2147483647
+        size = 0
         for c in range(found.shape[1]):
             j = found[r, c]
             if own and j == me:
                 continue
             d = _pair_distance(new[me], points[j], code, 0.0, 0.0)
-            if d < near_d[0] or (d == near_d[0] and j < near_i[0]):
-                _replace_top(near_d, near_i, d, j)
-        settled[r] = near_d[0] < edge[r] * slack
+            spot = size  # the tree's order is almost ours, so this insertion seldom moves anything
+            while spot > 0 and (
+                near_d[spot - 1] > d or (near_d[spot - 1] == d and near_i[spot - 1] > j)
+            ):
+                near_d[spot] = near_d[spot - 1]
+                near_i[spot] = near_i[spot - 1]
+                spot -= 1
+            near_d[spot] = d
+            near_i[spot] = j
+            size += 1
+        settled[r] = near_d[k - 1] < edge[r] * slack
         if settled[r]:
-            _sort_heap(near_d, near_i)
-            indices[me] = near_i
-            distances[me] = near_d
+            indices[me] = near_i[:k]
+            distances[me] = near_d[:k]

@@ -1,0 +1,35 @@
+"""Timing shared by the benchmarks: interleaved, best of several, as ratios in one run."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+RESULTS = Path(__file__).parent / "results"
+
+
+def best_times(repeats: int = 3, **calls: Callable[[], object]) -> dict[str, float]:
+    """Best wall time of each call; the calls take turns, so that a slow spell hits them all."""
+    best = dict.fromkeys(calls, float("inf"))
+    for _ in range(repeats):
+        for name, call in calls.items():
+            start = time.perf_counter()
+            call()
+            best[name] = min(best[name], time.perf_counter() - start)
+    return best
+
+
+def verdict(what: str, ratio: float, at_most: float | None = None, at_least: float | None = None):
+    """Print a ratio beside its goal and return a row for the results file."""
+    goal = f"<= {at_most}" if at_most is not None else f">= {at_least}"
+    met = ratio <= at_most if at_most is not None else ratio >= at_least
+    print(f"{what:<72} {ratio:9.2f}   goal {goal:<9} {'met' if met else 'MISSED'}", flush=True)
+    return {"what": what, "ratio": ratio, "goal": goal, "met": bool(met)}
+
+
+def save(name: str, rows: object) -> None:
+    """Write a benchmark's rows to benchmarks/results/name.json."""
+    RESULTS.mkdir(exist_ok=True)
+    (RESULTS / f"{name}.json").write_text(json.dumps(rows, indent=1) + "\n")

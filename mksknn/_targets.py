@@ -1,0 +1,104 @@
+"""Labels or values -> the matrix Y of the evidence, its number of outputs m and a constant.
+
+| targets        | Y                                | m       | constant   |
+|----------------|----------------------------------|---------|------------|
+| regression     | y, a column per output, centred  | outputs | 0          |
+| "binary"       | -1, +1                           | 1       | 0          |
+| "I", J classes | one-hot                          | J       | 0          |
+| "II", J classes| one-hot - 1/J                    | J - 1   | -n/2 log J |
+
+Formulation II is the paper's (J-1)n x (J-1)n model of differences between classes, collapsed to this
+form (docs/theory). For classes Y itself is never needed: tr(Y' L Y) counts the edges between
+different classes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ._graphs import Pairs, roughness, unequal_edges
+from ._validation import FORMULATIONS, check_flag, check_task, one_of
+
+
+@dataclass(frozen=True, eq=False)
+class Targets:
+    """What the evidence and the predictions need to know of y."""
+
+    formulation: str  # "regression", "binary", "I" or "II"
+    n: int
+    m: int  # outputs of the Gaussian process
+    norm: float  # s = |Y|^2
+    constant: float
+    classes: np.ndarray | None  # sorted labels, in the user's type
+    codes: np.ndarray | None  # class of each point, 0..J-1
+    values: np.ndarray | None  # regression: (n, outputs), centred
+    mean: np.ndarray | None  # regression: what was taken off each output
+    flat: bool  # regression: y had one dimension
+
+    def roughness(self, pairs: Pairs) -> np.ndarray:
+        """q_k = tr(Y' L_k Y) for k = 0..k_max."""
+        if self.codes is None:
+            return roughness(pairs, self.values)
+        between = 4.0 if self.formulation == "binary" else 2.0  # |y_i - y_j|^2 of two classes
+        return between * unequal_edges(pairs, self.codes)
+
+
+def encode(y: object, n: int, task: str, formulation: str, center: bool) -> Targets:
+    """Check y and encode it."""
+    one_of(formulation, FORMULATIONS, "formulation")
+    center = check_flag(center, "center")
+    task, array = check_task(y, n, task)
+    if task == "regression":
+        if formulation != "auto":
+            raise ValueError(
+                f"formulation must be 'auto' for regression; got {formulation!r} (float y is "
+                "regression: pass task='classification' if these are classes)"
+            )
+        return _encode_values(array, center)
+    return _encode_labels(array, formulation)
+
+
+def _encode_values(y: np.ndarray, center: bool) -> Targets:
+    values = y.reshape(len(y), -1)
+    mean = values.mean(axis=0) if center else np.zeros(values.shape[1])
+    values = values - mean
+    return Targets(
+        formulation="regression",
+        n=len(y),
+        m=values.shape[1],
+        norm=float((values * values).sum()),
+        constant=0.0,
+        classes=None,
+        codes=None,
+        values=values,
+        mean=mean,
+        flat=y.ndim == 1,
+    )
+
+
+def _encode_labels(labels: np.ndarray, formulation: str) -> Targets:
+    classes, codes = np.unique(labels, return_inverse=True)
+    n, J = len(codes), len(classes)
+    if formulation == "auto":
+        formulation = "binary" if J == 2 else "II"
+    if formulation == "binary" and J != 2:
+        raise ValueError(f"formulation 'binary' needs 2 classes; y has {J}: use 'I' or 'II'")
+    m, norm, constant = {
+        "binary": (1, n, 0.0),
+        "I": (J, n, 0.0),
+        "II": (J - 1, n * (1.0 - 1.0 / J), -0.5 * n * np.log(J)),
+    }[formulation]
+    return Targets(
+        formulation=formulation,
+        n=n,
+        m=m,
+        norm=float(norm),
+        constant=float(constant),
+        classes=classes,
+        codes=codes.reshape(-1).astype(np.int32),
+        values=None,
+        mean=None,
+        flat=True,
+    )
