@@ -84,7 +84,8 @@ install_cholmod() {
     local missing=() config log=$venv/scikit-sparse.log spec
     has_cholmod && return
     header >/dev/null || missing+=(libsuitesparse-dev)
-    command -v cc >/dev/null || missing+=(gcc libc6-dev)
+    # scikit-sparse 0.5 has a C++ part.
+    command -v gcc >/dev/null && command -v g++ >/dev/null || missing+=(gcc g++ libc6-dev)
     "$venv/bin/python" -c 'import os, sys, sysconfig
 sys.exit(not os.path.exists(sysconfig.get_path("include") + "/Python.h"))' || missing+=(python3-dev)
     if [ ${#missing[@]} -gt 0 ] && ! apt_install "${missing[@]}"; then
@@ -96,7 +97,7 @@ sys.exit(not os.path.exists(sysconfig.get_path("include") + "/Python.h"))' || mi
     local specs=('scikit-sparse>=0.4.16,<0.5')
     [ "$(version "$config")" -ge 704 ] && specs=('scikit-sparse>=0.5' "${specs[@]}")
     for spec in "${specs[@]}"; do
-        say "building $spec against $config"
+        say "building $spec against $config (takes a minute or three)"
         pip install "$spec" >"$log" 2>&1 && has_cholmod && return
     done
     pip uninstall --quiet --yes scikit-sparse >/dev/null 2>&1 || true
