@@ -339,9 +339,8 @@ def logdet_mpmath(L, r, digits=50):
 
 def roughness(W, Y):
     """q = tr(Y' L Y) = sum over edges of w_ij |y_i - y_j|^2."""
-    n = len(W)
-    edges = [(i, j) for i in range(n) for j in range(i + 1, n) if W[i, j]]
-    return float(sum(W[i, j] * np.sum((Y[i] - Y[j]) ** 2) for i, j in edges))
+    squares = np.sum((Y[:, None, :] - Y[None, :, :]) ** 2, axis=2)
+    return float(np.sum(np.triu(W) * squares))
 
 
 def profile(W, Y, m, constant, r):
@@ -358,7 +357,7 @@ def best_sigma0(W, Y, m, r):
 
 
 def optimum_from_graph(W, Y, m, constant, ratio_bounds=RATIO_BOUNDS):
-    """Maximum over (log sigma0, log r) by L-BFGS-B from a start in every decade of r.
+    """Maximum over (log sigma0, log r) by L-BFGS-B from starts three decades of r apart.
 
     |P| is the product of sigma0 lambda_i + sigma2 over the eigenvalues of L, whose null space is
     known exactly, so small r costs no digits. The closed form of sigma0 is not used.
@@ -375,23 +374,17 @@ def optimum_from_graph(W, Y, m, constant, ratio_bounds=RATIO_BOUNDS):
         slope_t = 0.5 * m * np.sum(r / (lam + r)) - 0.5 * sigma0 * r * s
         return -value, -np.array([slope_u, slope_t])
 
+    def climb(z, **options):
+        u = -math.log((q + math.exp(z[1]) * s) / n)
+        bounds = [(u - 50, u + 50), (low, high)]
+        return minimize(negative, z, jac=True, method="L-BFGS-B", bounds=bounds, options=options)
+
     low, high = (math.log(b) for b in ratio_bounds)
-    starts = np.linspace(low, high, max(2, round((high - low) / math.log(10)) + 1))
-    best = None
-    for t in starts:
-        z = np.array([-np.log(s / n * np.exp(t) + q / n), t])
-        for _ in range(3):  # restarts clear L-BFGS-B's memory, which polishes the last digits
-            found = minimize(
-                negative,
-                z,
-                jac=True,
-                method="L-BFGS-B",
-                bounds=[(None, None), (low, high)],
-                options={"ftol": 1e-16, "gtol": 1e-11, "maxiter": 1000},
-            )
-            z = found.x
-        if best is None or found.fun < best.fun:
-            best = found
+    starts = np.linspace(low, high, max(2, round((high - low) / math.log(1000)) + 1))
+    runs = [climb(np.array([-math.log((q + math.exp(t) * s) / n), t])) for t in starts]
+    best = min(runs, key=lambda run: run.fun)
+    for _ in range(2):  # a restart clears L-BFGS-B's memory, which polishes the last digits
+        best = min(climb(best.x, ftol=1e-16, gtol=1e-11), best, key=lambda run: run.fun)
     value = -best.fun - 0.5 * m * n * math.log(2 * math.pi) + constant
     sigma0, r = math.exp(best.x[0]), math.exp(best.x[1])
     return value, sigma0, sigma0 * r
@@ -458,8 +451,7 @@ def effective_resistances(W, r):
 
 def total_resistance(W, R):
     """rho = sum over edges of w_ij R_ij."""
-    n = len(W)
-    return float(sum(W[i, j] * R[i, j] for i in range(n) for j in range(i + 1, n) if W[i, j]))
+    return float(np.sum(np.triu(W) * R))
 
 
 def logdet_bound(W_anchor, r_anchor, W, r):
