@@ -831,6 +831,7 @@ def mixture_predict(X, y, X_new, parts, graph, ties, task, center, metric):
     the second term differs between outputs; `within` and `between` hold the two terms. Label: the
     class of highest average probability; classes within 1e-12 of it tie, and "nearest" takes the
     nearest training point of a tied class with w > 0 in some part of positive weight.
+    `difference_variance` (two classes): the same sum for mean_2 - mean_1, the binary latent output.
     """
     D = distance_matrix(X, metric)
     d_new = cross_distances(X_new, X, metric)
@@ -840,7 +841,7 @@ def mixture_predict(X, y, X_new, parts, graph, ties, task, center, metric):
     shift = Y.mean(axis=0) if regression and center else np.zeros(Y.shape[1])
     n_new, J = len(d_new), Y.shape[1]
     mean, between, probability = np.zeros((3, n_new, J))
-    within = np.zeros(n_new)
+    within, difference = np.zeros((2, n_new))
     winners = []
     for a, d in enumerate(d_new):
         touched = np.zeros(len(D))
@@ -855,6 +856,8 @@ def mixture_predict(X, y, X_new, parts, graph, ties, task, center, metric):
             touched += w * np.any(weight > 0)
         mean[a] = sum(weight @ mu for weight, mu in pairs)
         between[a] = sum(weight @ (mu - mean[a]) ** 2 for weight, mu in pairs)
+        gap = mean[a, -1] - mean[a, 0]
+        difference[a] = sum(weight @ (mu[:, -1] - mu[:, 0] - gap) ** 2 for weight, mu in pairs)
         if not regression:
             order = query_ranking(d)
             winners.append(tie_break(probability[a], touched, index, order, ties, slack=1e-12))
@@ -867,6 +870,7 @@ def mixture_predict(X, y, X_new, parts, graph, ties, task, center, metric):
     else:
         out["label"] = np.array([labels[c] for c in winners], dtype=np.asarray(y).dtype)
         out["probability"] = probability
+        out["difference_variance"] = within + difference if J == 2 else None
     return out
 
 

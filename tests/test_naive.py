@@ -59,6 +59,13 @@ def test_distances_match_scipy(ours, scipys):
     np.testing.assert_allclose(naive.cross_distances(new, X, ours), cdist(new, X, scipys))
 
 
+def test_cosine_distance_of_duplicates_is_zero_only_to_rounding():
+    """1 - a.a / (|a| |a|) is ulps off zero, on either side: a duplicate need not rank first."""
+    X = np.random.default_rng(0).normal(size=(200, 3))
+    itself = np.array([naive.distance(x, x, "cosine") for x in X])
+    assert itself.min() < 0 < itself.max() and np.abs(itself).max() < 1e-15
+
+
 def test_neighbors_match_sklearn_without_ties():
     X, _ = blobs(n=30)
     distances, indices = NearestNeighbors(n_neighbors=7).fit(X).kneighbors()
@@ -553,6 +560,16 @@ def test_log_score_of_regression_is_at_its_best_sigma0(outputs):
     assert naive.loo_log_score(X, y, "symmetric", 3, r) == pytest.approx(-best.fun, rel=1e-10)
 
 
+def test_log_score_is_bounded_for_classes_but_not_for_regression():
+    """Pairs of equal points with equal y, k = 1: q = 0, and S grows like -m n log r."""
+    X = np.repeat(np.arange(5.0), 2)[:, None]
+    y = np.repeat([0.0, 3.0, 1.0, -2.0, 5.0], 2)
+    low, high = (naive.loo_log_score(X, y, "mutual", 1, r) for r in (1e-6, 1e-3))
+    assert low - high == pytest.approx(10 * math.log(1e3), rel=1e-3)
+    labels = y.astype(int)
+    assert naive.best_loo_log_score(X, labels, "mutual", 1)[0] <= 0
+
+
 @pytest.mark.parametrize("graph", ALL_GRAPHS)
 def test_best_log_score_beats_a_finer_grid(graph):
     X, y = blobs(n=14)
@@ -685,6 +702,23 @@ def test_averaged_variance_differs_between_outputs():
     assert ours["variance"].shape == (3, 3)
     assert np.ptp(ours["between"], axis=1).max() > 1e-6
     np.testing.assert_allclose(ours["probability"].sum(axis=1), 1)
+
+
+def test_binary_variance_is_that_of_the_difference_of_the_two_means():
+    """At the same r the binary sigma0 is half of II's, so its variance is twice that of one f."""
+    X, y = blobs(n=16, J=2)
+    W = naive.weights(X, 4, "symmetric")
+    Y_b, m_b, _ = naive.targets(y, "binary")
+    Y_2, m_2, _ = naive.targets(y, "II")
+    half = naive.best_sigma0(W, Y_b, m_b, 0.3)
+    assert half == pytest.approx(0.5 * naive.best_sigma0(W, Y_2, m_2, 0.3))
+    new = X[:2] + 0.1
+    b = naive.averaged_predict(X, y, new, formulation="binary")
+    two = naive.averaged_predict(X, y, new, formulation="II")
+    np.testing.assert_allclose(b["mean"], two["mean"])
+    np.testing.assert_allclose(b["within"], 2 * two["within"])
+    np.testing.assert_allclose(b["between"], two["between"], atol=1e-12)
+    assert np.all(b["difference_variance"] >= b["within"])
 
 
 def test_averaging_with_loo_log_weights():
