@@ -177,6 +177,58 @@ def _add_edges(rows, columns, out):
         out[j, j] += 1.0
 
 
+@dataclass(frozen=True, eq=False)
+class Components:
+    """Connected components of a graph: the null space of its Laplacian."""
+
+    label: np.ndarray  # component of each point, 0..count-1
+    size: np.ndarray  # points in each component
+
+    @property
+    def count(self) -> int:
+        """Number of components."""
+        return len(self.size)
+
+
+def components(pairs: Pairs, k: int) -> Components:
+    """The connected components of graph k."""
+    edges = pairs.count[k]
+    label = _find_components(pairs.n, pairs.rows[:edges], pairs.columns[:edges])
+    return Components(label, np.bincount(label))
+
+
+@kernel
+def _find_components(n, rows, columns):
+    """Union-find that stops as soon as everything is connected, which is early for large k."""
+    parent = np.arange(n)
+    left = n
+    for e in range(rows.shape[0]):
+        if left == 1:
+            break
+        i, j = np.int64(rows[e]), np.int64(columns[e])
+        while parent[i] != i:
+            parent[i] = parent[parent[i]]
+            i = parent[i]
+        while parent[j] != j:
+            parent[j] = parent[parent[j]]
+            j = parent[j]
+        if i != j:
+            parent[max(i, j)] = min(i, j)
+            left -= 1
+    label = np.empty(n, np.int64)
+    found = 0
+    for i in range(n):  # a root is the lowest of its component, so it comes first
+        root = parent[i]
+        while parent[root] != root:
+            root = parent[root]
+        if root == i:
+            label[i] = found
+            found += 1
+        else:
+            label[i] = label[root]
+    return label
+
+
 def roughness(pairs: Pairs, Y: np.ndarray) -> np.ndarray:
     """q_k = tr(Y' L_k Y) for k = 0..k_max: the sum over edges of |y_i - y_j|^2."""
     return _sum_squares(pairs.rows, pairs.columns, pairs.count, Y)
