@@ -2,8 +2,8 @@
 
 Both graphs grow by unit weights as k does. Symmetric: each "j is the k-th neighbour of i" adds 1 to
 the weight of {i, j}. Mutual: {i, j} gets its 1 when k reaches the larger of the two ranks. So one
-list of pairs, sorted by the k that brings them in, holds every graph at once, and any sum over edges
-comes out for all k in one pass.
+list of pairs, sorted by the k that brings them in, holds every graph at once, and any sum over
+edges comes out for all k in one pass.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def pairs_by_rank(ranked: Neighbors, graph: str) -> Pairs:
     if graph == "symmetric":
         rows = np.tile(np.arange(n, dtype=np.int32), k_max)
         columns = np.ascontiguousarray(ranked.indices.T).ravel()
-        return Pairs(graph, n, rows, columns, n * np.arange(k_max + 1))
+        return Pairs(graph, n, rows, columns, n * np.arange(k_max + 1, dtype=np.int64))
     return Pairs(graph, n, *_mutual_pairs(ranked.indices))
 
 

@@ -7,8 +7,8 @@
 | "I", J classes | one-hot                          | J       | 0          |
 | "II", J classes| one-hot - 1/J                    | J - 1   | -n/2 log J |
 
-Formulation II is the paper's (J-1)n x (J-1)n model of differences between classes, collapsed to this
-form (docs/theory). For classes Y itself is never needed: tr(Y' L Y) counts the edges between
+Formulation II is the paper's (J-1)n x (J-1)n model of differences between classes, collapsed to
+this form (docs/theory). For classes Y itself is never needed: tr(Y' L Y) counts the edges between
 different classes.
 """
 
@@ -62,13 +62,20 @@ def encode(y: object, n: int, task: str, formulation: str, center: bool) -> Targ
 
 def _encode_values(y: np.ndarray, center: bool) -> Targets:
     values = y.reshape(len(y), -1)
-    mean = values.mean(axis=0) if center else np.zeros(values.shape[1])
-    values = values - mean
+    with np.errstate(over="ignore", invalid="ignore"):
+        mean = values.mean(axis=0) if center else np.zeros(values.shape[1])
+        values = values - mean
+        norm = float((values * values).sum())
+    if values.any() and not 1e-290 < norm < 1e290:  # room for sums over edges, and digits
+        raise ValueError(
+            "y must have squares that fit in a float, sums of them too; "
+            f"got values up to {np.abs(y).max():g}: rescale y"
+        )
     return Targets(
         formulation="regression",
         n=len(y),
         m=values.shape[1],
-        norm=float((values * values).sum()),
+        norm=norm,
         constant=0.0,
         classes=None,
         codes=None,
@@ -84,7 +91,9 @@ def _encode_labels(labels: np.ndarray, formulation: str) -> Targets:
     if formulation == "auto":
         formulation = "binary" if J == 2 else "II"
     if formulation == "binary" and J != 2:
-        raise ValueError(f"formulation 'binary' needs 2 classes; y has {J}: use 'I' or 'II'")
+        raise ValueError(
+            f"formulation must be 'I' or 'II' for more than 2 classes; got 'binary' for {J} classes"
+        )
     m, norm, constant = {
         "binary": (1, n, 0.0),
         "I": (J, n, 0.0),

@@ -1,7 +1,7 @@
 """The gate: every public function coerces and checks its arguments here, once.
 
-Errors name the argument, show the value seen and say what is allowed. Nothing behind the gate checks
-again, and nothing behind it modifies what the caller passed.
+Errors name the argument, show the value seen and say what is allowed. Nothing behind the gate
+checks again, and nothing behind it modifies what the caller passed.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import numbers
 import os
+import reprlib
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -27,7 +28,19 @@ def one_of(value: object, allowed: Sequence[str], name: str) -> str:
         return value
     choices = ", ".join(repr(choice) for choice in allowed)
     kind = ValueError if isinstance(value, str) else TypeError
-    raise kind(f"{name} must be one of {choices}; got {value!r}")
+    raise kind(f"{name} must be one of {choices}; got {_show(value)}")
+
+
+_shortened = reprlib.Repr()
+_shortened.maxother = _shortened.maxstring = 80
+
+
+def _show(value: object) -> str:
+    """A value as an error message shows it: short, and NumPy's numbers as plain ones."""
+    try:
+        return _shortened.repr(value.item() if isinstance(value, np.generic) else value)
+    except ValueError:  # Python prints no integers of thousands of digits
+        return f"{type(value).__name__} too long to print"
 
 
 def check_points(X: object, metric: str = "euclidean", name: str = "X") -> np.ndarray:
@@ -45,11 +58,11 @@ def check_points(X: object, metric: str = "euclidean", name: str = "X") -> np.nd
             i, j = asymmetric[0]
             raise ValueError(
                 f"{name} must be symmetric when metric='precomputed'; got {name}[{i}, {j}] = "
-                f"{points[i, j]!r} but {name}[{j}, {i}] = {points[j, i]!r}"
+                f"{points[i, j]} but {name}[{j}, {i}] = {points[j, i]}"
             )
-    else:
-        _check_metric_fits(points, metric, name)
-    return points
+        return points
+    _check_metric_fits(points, metric, name)
+    return _writable(points)
 
 
 def check_new_points(
@@ -60,32 +73,38 @@ def check_new_points(
     if new.shape[0] == 0:
         return np.empty((0, points.shape[1]))
     if new.shape[1] != points.shape[1]:
-        what = "a distance to each training point" if metric == "precomputed" else "the columns of X"
+        what = (
+            "a distance to each training point" if metric == "precomputed" else "the columns of X"
+        )
         raise ValueError(
             f"{name} must have {points.shape[1]} columns ({what}); got shape {new.shape}"
         )
     if metric == "precomputed":
         if (new < 0).any():
-            raise ValueError(f"{name} must hold distances >= 0; got {new.min()!r}")
-    else:
-        # The span of both together: a query far off could overflow where the data alone do not.
-        _check_metric_fits(np.vstack([points, new]) if metric != "cosine" else new, metric, name)
-    return new
+            raise ValueError(f"{name} must hold distances >= 0; got {new.min()}")
+        return new
+    _check_metric_fits(new, metric, name, points)
+    return _writable(new)
+
+
+def _writable(matrix: np.ndarray) -> np.ndarray:
+    """A copy if read-only (as pandas gives them): every kernel would be compiled once more."""
+    return matrix if matrix.flags.writeable else matrix.copy()
 
 
 def _as_matrix(X: object, name: str, allow_empty: bool = False) -> np.ndarray:
     if scipy.sparse.issparse(X):
         raise TypeError(
-            f"{name} must be a dense array; got a sparse {type(X).__name__}, which is not supported:"
-            f" pass {name}.toarray(), or a reduced dense form of it"
+            f"{name} must be a dense array; got a sparse {type(X).__name__}, which is not "
+            f"supported: pass {name}.toarray(), or a reduced dense form of it"
         )
     if isinstance(X, np.ma.MaskedArray) and np.ma.is_masked(X):
-        raise ValueError(f"{name} must not have masked values: drop or fill them first")
+        raise ValueError(_masked(X, name))
     try:
         array = np.asarray(X)
     except ValueError as error:
         raise ValueError(
-            f"{name} must be a matrix of numbers, all rows of one length; got {type(X).__name__}"
+            f"{name} must be a matrix of numbers, all rows of one length; got {_show(X)}"
         ) from error
     if array.dtype.kind == "O":
         array = _objects_to_float(array, name)
@@ -99,7 +118,8 @@ def _as_matrix(X: object, name: str, allow_empty: bool = False) -> np.ndarray:
             f"{name} must be a matrix, one row per point; got {array.ndim} dimension(s), "
             f"shape {array.shape}{hint}"
         )
-    matrix = np.ascontiguousarray(array, dtype=np.float64)
+    with np.errstate(over="ignore"):  # extended precision holds what float64 does not
+        matrix = np.require(array, np.float64, ["C", "ALIGNED"])
     finite = np.isfinite(matrix)
     if not finite.all():
         row, column = np.argwhere(~finite)[0]
@@ -114,9 +134,19 @@ def _objects_to_float(array: np.ndarray, name: str) -> np.ndarray:
     for value in array.ravel():
         if isinstance(value, complex) or not isinstance(value, numbers.Real | np.bool_):
             raise TypeError(
-                f"{name} must hold real numbers; got {value!r} ({type(value).__name__})"
+                f"{name} must hold real numbers; got {_show(value)} ({type(value).__name__})"
             )
-    return array.astype(np.float64)
+    try:
+        return array.astype(np.float64)
+    except OverflowError:
+        raise ValueError(
+            f"{name} must be finite as float64; got an integer of more than 308 digits"
+        ) from None
+
+
+def _masked(array: np.ma.MaskedArray, name: str) -> str:
+    count = np.ma.count_masked(array)
+    return f"{name} must not have masked values; got {count} of them: drop or fill them first"
 
 
 def _check_distances(distances: np.ndarray, name: str) -> None:
@@ -126,37 +156,55 @@ def _check_distances(distances: np.ndarray, name: str) -> None:
             f"got shape {distances.shape}"
         )
     if (distances < 0).any():
-        raise ValueError(f"{name} must hold distances >= 0; got {distances.min()!r}")
+        raise ValueError(f"{name} must hold distances >= 0; got {distances.min()}")
 
 
-def _check_metric_fits(points: np.ndarray, metric: str, name: str) -> None:
-    """Refuse values at which the distance would overflow, or has no meaning."""
+# Squares of what lies beyond lose digits, or vanish: at 1e-200 all points would coincide.
+_SMALLEST, _LARGEST = 1e-145, 1e153
+
+
+def _check_metric_fits(
+    points: np.ndarray, metric: str, name: str, among: np.ndarray | None = None
+) -> None:
+    """Refuse values whose distances over- or underflow, or have no meaning.
+
+    Queries are judged together with the points that they are `among`: one far off could overflow
+    where the data alone do not.
+    """
     if metric == "cosine":
         with np.errstate(over="ignore"):
-            norms = np.sqrt((points * points).sum(axis=1))
-        bad = np.flatnonzero(~np.isfinite(norms) | (norms == 0))
+            lengths = np.sqrt((points * points).sum(axis=1))
+        bad = np.flatnonzero(~((lengths >= _SMALLEST) & (lengths <= _LARGEST)))
         if bad.size:
             raise ValueError(
-                f"{name} must have rows of finite, non-zero length for metric='cosine'; "
-                f"row {bad[0]} has length {norms[bad[0]]}"
+                f"{name} must have rows of length {_SMALLEST:g} to {_LARGEST:g} for "
+                f"metric='cosine'; got row {bad[0]} of length {lengths[bad[0]]:g}"
             )
         return
+    top, bottom = points.max(axis=0), points.min(axis=0)
+    if among is not None:
+        top, bottom = np.maximum(top, among.max(axis=0)), np.minimum(bottom, among.min(axis=0))
     with np.errstate(over="ignore"):
-        span = points.max(axis=0) - points.min(axis=0)
+        span = top - bottom
         total = (span * span).sum() if metric == "euclidean" else span.sum()
     if not math.isfinite(total):
         raise ValueError(
             f"{name} must span a range whose {metric} distances fit in a float; "
             f"got a column spanning {span.max():g}: rescale it"
         )
+    if metric == "euclidean" and 0 < span.max() < _SMALLEST:
+        raise ValueError(
+            f"{name} must span 0 or at least {_SMALLEST:g}, for squares of less vanish; "
+            f"got columns spanning at most {span.max():g}: rescale them"
+        )
 
 
 def check_k(k: object, n: int, name: str = "k") -> int:
     """Return a number of neighbours in 1..n-1 as an int."""
     if isinstance(k, bool | np.bool_) or not isinstance(k, numbers.Integral):
-        raise TypeError(f"{name} must be an integer from 1 to {n - 1} (n - 1); got {k!r}")
+        raise TypeError(f"{name} must be an integer from 1 to {n - 1} (n - 1); got {_show(k)}")
     if not 1 <= k <= n - 1:
-        raise ValueError(f"{name} must be from 1 to {n - 1} (n - 1); got {k}")
+        raise ValueError(f"{name} must be from 1 to {n - 1} (n - 1); got {_show(k)}")
     return int(k)
 
 
@@ -170,10 +218,16 @@ def check_ks(ks: object, k_max: object, n: int) -> np.ndarray:
     if ks is None:
         return np.arange(1, check_k_max(k_max, n) + 1)
     if k_max is not None:
-        raise ValueError(f"give ks or k_max, not both; got ks={ks!r} and k_max={k_max!r}")
-    if isinstance(ks, numbers.Integral) or isinstance(ks, str):
-        raise TypeError(f"ks must be a sequence of integers; got {ks!r}")
-    values = [check_k(k, n, "ks") for k in ks]
+        raise ValueError(f"give ks or k_max, not both; got ks={_show(ks)} and k_max={_show(k_max)}")
+    try:
+        entries = () if isinstance(ks, str | bytes | dict) else iter(ks)
+    except TypeError:
+        entries = ()
+    if entries == ():
+        raise TypeError(
+            f"ks must be a sequence of integers from 1 to {n - 1} (n - 1); got {_show(ks)}"
+        )
+    values = [check_k(k, n, "ks") for k in entries]
     if not values:
         raise ValueError("ks must hold at least one k; got an empty sequence")
     return np.unique(values)
@@ -182,10 +236,14 @@ def check_ks(ks: object, k_max: object, n: int) -> np.ndarray:
 def check_positive(value: object, name: str) -> float:
     """Return a finite number above zero as a float."""
     if isinstance(value, bool | np.bool_) or not isinstance(value, numbers.Real):
-        raise TypeError(f"{name} must be a number > 0; got {value!r}")
-    if not (math.isfinite(value) and value > 0):
-        raise ValueError(f"{name} must be finite and > 0; got {value!r}")
-    return float(value)
+        raise TypeError(f"{name} must be a number > 0; got {_show(value)}")
+    try:
+        number = float(value)
+    except OverflowError:
+        number = math.inf
+    if not (math.isfinite(number) and number > 0):
+        raise ValueError(f"{name} must be finite and > 0; got {_show(value)}")
+    return number
 
 
 def check_sigmas(sigma0: object, sigma2: object) -> tuple[float, float] | None:
@@ -204,18 +262,18 @@ def check_ratio_bounds(ratio_bounds: object) -> tuple[float, float]:
         low, high = ratio_bounds
     except (TypeError, ValueError):
         raise TypeError(
-            f"ratio_bounds must be two numbers (low, high); got {ratio_bounds!r}"
+            f"ratio_bounds must be two numbers (low, high); got {_show(ratio_bounds)}"
         ) from None
     low, high = check_positive(low, "ratio_bounds[0]"), check_positive(high, "ratio_bounds[1]")
     if not low < high:
-        raise ValueError(f"ratio_bounds must have low < high; got {ratio_bounds!r}")
+        raise ValueError(f"ratio_bounds must have low < high; got {_show(ratio_bounds)}")
     return low, high
 
 
 def check_flag(value: object, name: str) -> bool:
     """Return a plain bool."""
     if not isinstance(value, bool | np.bool_):
-        raise TypeError(f"{name} must be True or False; got {value!r}")
+        raise TypeError(f"{name} must be True or False; got {_show(value)}")
     return bool(value)
 
 
@@ -224,7 +282,7 @@ def check_executor(executor: object) -> object:
     if executor is not None and not callable(getattr(executor, "submit", None)):
         raise TypeError(
             "executor must be None or have submit(fn, *args), as a ProcessPoolExecutor or a "
-            f"dask.distributed.Client does; got {executor!r}"
+            f"dask.distributed.Client does; got {_show(executor)}"
         )
     return executor
 
@@ -235,17 +293,33 @@ def check_task(y: object, n: int, task: str = "auto") -> tuple[str, np.ndarray]:
     Float targets mean regression; integers, booleans, strings and objects mean classes.
     """
     one_of(task, TASKS, "task")
-    if isinstance(y, np.ma.MaskedArray) and np.ma.is_masked(y):
-        raise ValueError("y must not have masked values: drop or fill them first")
-    # pandas holds text, categories and missing labels in types of its own: objects are common ground
-    array = np.asarray(y)
-    if array.dtype.kind not in "fiubOUSc":
-        array = np.asarray(y, dtype=object)
+    array = _as_targets(y)
     if array.ndim not in (1, 2) or array.shape[0] != n:
-        raise ValueError(f"y must have one entry for each of the {n} rows of X; got shape {array.shape}")
+        seen = _show(y) if array.ndim == 0 else f"shape {array.shape}"
+        raise ValueError(f"y must have one entry for each of the {n} rows of X; got {seen}")
     if task == "auto":
         task = "regression" if array.dtype.kind == "f" else "classification"
     return task, (_check_values(array) if task == "regression" else _check_labels(array))
+
+
+def _as_targets(y: object) -> np.ndarray:
+    if scipy.sparse.issparse(y):
+        raise TypeError(f"y must be a dense array; got a sparse {type(y).__name__}: use .toarray()")
+    if isinstance(y, np.ma.MaskedArray) and np.ma.is_masked(y):
+        raise ValueError(_masked(y, "y"))
+    try:
+        array = np.asarray(y)
+    except ValueError as error:
+        raise ValueError(
+            f"y must have one entry, or one row of outputs, for each point; got a ragged {_show(y)}"
+        ) from error
+    # Objects are common ground: categories are classes whatever they hold, NumPy would turn a NaN
+    # or a number among text into text, and pandas and NumPy have further types for text.
+    categories = str(getattr(y, "dtype", "")) == "category"
+    listed_text = array.dtype.kind in "US" and array.ndim and not hasattr(y, "dtype")
+    if categories or listed_text or array.dtype.kind not in "fiubOUScMm":
+        array = np.asarray(y, dtype=object)
+    return array
 
 
 def _check_values(array: np.ndarray) -> np.ndarray:
@@ -274,22 +348,33 @@ def _check_labels(array: np.ndarray) -> np.ndarray:
     if array.dtype.kind == "f" and not np.isfinite(array).all():
         where = int(np.flatnonzero(~np.isfinite(array))[0])
         raise ValueError(f"y must not have missing labels; got y[{where}] = {array[where]}")
+    if array.dtype.kind in "Mm" and np.isnat(array).any():
+        where = int(np.flatnonzero(np.isnat(array))[0])
+        raise ValueError(f"y must not have missing labels; got y[{where}] = {array[where]}")
     if array.dtype.kind == "O":
         for where, label in enumerate(array):
-            # NaN and its kin differ from themselves; pandas.NA will not even say
-            if label is None or str(label) in ("<NA>", "NaT") or label != label:  # noqa: PLR0124
+            if _is_missing(label):
                 raise ValueError(f"y must not have missing labels; got y[{where}] = {label!r}")
-        kinds = {type(label) for label in array}
-        if all(issubclass(kind, str) for kind in kinds):
+        if all(isinstance(label, str) for label in array):
             array = array.astype(str)
     try:
         distinct = np.unique(array)
-    except TypeError:
-        names = ", ".join(sorted(kind.__name__ for kind in kinds))
-        raise TypeError(f"y must hold labels that can be sorted; got a mix of {names}") from None
+    except (TypeError, ValueError):
+        names = ", ".join(sorted({type(label).__name__ for label in array}))
+        raise TypeError(f"y must hold labels that can be sorted; got {names}") from None
     if len(distinct) < 2:
-        raise ValueError(f"y must have at least 2 classes; got only {distinct[0]!r}")
+        raise ValueError(f"y must have at least 2 classes; got only {_show(distinct[0])}")
     return array
+
+
+def _is_missing(label: object) -> bool:
+    """None, and what is not equal to itself: NaN, NaT; pandas.NA will not even say."""
+    try:
+        return label is None or bool(label != label)
+    except TypeError:
+        return True
+    except ValueError:  # an array
+        return False
 
 
 def check_memory(needed: float, what: str, advice: str) -> None:
@@ -316,7 +401,11 @@ def free_memory() -> float | None:
         group = Path("/sys/fs/cgroup")
         limit = (group / "memory.max").read_text().strip()
         if limit != "max":
-            free.append(float(limit) - float((group / "memory.current").read_text()))
+            taken = float((group / "memory.current").read_text())
+            stat = (group / "memory.stat").read_text().splitlines()
+            # cached files give way
+            cached = sum(float(row.split()[1]) for row in stat if row.startswith("inactive_file "))
+            free.append(float(limit) - taken + cached)
     except (OSError, ValueError):
         pass
     return min(free) if free else None
