@@ -2,5 +2,6 @@
 
 from . import datasets
 from ._graphs import knn_graph
+from ._loo import LooCurve, loo_curve
 from ._neighbors import Neighbors, neighbors
 from ._version import __version__

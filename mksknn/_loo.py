@@ -1,0 +1,725 @@
+"""Leave-one-out: the error and the log score of every k from one ranking.
+
+Leaving a point out and putting it back as a query gives its training ranks, so nothing is refitted:
+votes grow as k brings neighbours in, and graph k differs from graph k - 1 by the pairs of rank k.
+
+The log score S_k(r) depends on a point only through a few numbers, and points that share a weight
+share a term, so every k boils down to short histograms:
+
+- classes: sum over own-class votes v of log(v + r/J), minus sum over weights w of log(w + r);
+- regression: m/2 sum over w of log(w + r), minus mn/2 log Q(r), where
+  Q(r) = sum |e_i + r y_i|^2 / (w_i + r) and e_i = sum_j w_ij (y_i - y_j).
+
+S_k may have several local maxima in r. `_maximise` rules cells of log r out by bounds that follow
+from the convexity of those terms, so the maximum it returns is the global one.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from ._graphs import Pairs, pairs_by_rank
+from ._jit import kernel, run_blocks
+from ._neighbors import Neighbors, rank
+from ._targets import Targets, encode
+from ._validation import (
+    GRAPHS,
+    METRICS,
+    check_k_max,
+    check_memory,
+    check_points,
+    check_ratio_bounds,
+    one_of,
+)
+
+_SEARCH_BLOCK = 16  # consecutive k searched by one thread; each starts from the optimum before it
+_BATCH_ENTRIES = 2**20  # pairs and histogram entries held at a time, by sweep and search
+
+
+@dataclass(frozen=True, eq=False)
+class LooCurve:
+    """Leave-one-out error and log score of every k.
+
+    Attributes
+    ----------
+    k : ndarray of int64, shape (k_max,)
+        1, ..., k_max.
+    error : ndarray of float64
+        Misclassification rate of the plain vote, or mean squared error of the plain average.
+    log_score : ndarray of float64 or None
+        Sum over the points of the log probability (or density) of each one's own target, at the
+        best ratio.
+    ratio : ndarray of float64 or None
+        That ratio r = sigma2 / sigma0; an end of ``ratio_bounds`` if the score rises towards it.
+    graph : str
+        "knn", "mutual" or "symmetric".
+    """
+
+    k: np.ndarray
+    error: np.ndarray
+    log_score: np.ndarray | None
+    ratio: np.ndarray | None
+    graph: str
+
+    @property
+    def best_k(self) -> int:
+        """The k of least error, the smallest of equals."""
+        return int(self.k[np.argmin(self.error)])
+
+    @property
+    def best_k_log(self) -> int:
+        """The k of highest log score, the smallest of equals."""
+        if self.log_score is None:
+            raise ValueError("this LooCurve was computed without log scores")
+        return int(self.k[np.argmax(self.log_score)])
+
+    def __repr__(self) -> str:
+        k = self.best_k
+        text = f"LooCurve(graph={self.graph!r}, k=1..{self.k[-1]}, best_k={k}"
+        text += f" (error={self.error[k - 1]:.4g})"
+        if self.log_score is not None:
+            k = self.best_k_log
+            text += f", best_k_log={k} (log_score={self.log_score[k - 1]:.6g}"
+            text += f", ratio={self.ratio[k - 1]:.3g})"
+        return text + ")"
+
+
+def loo_curve(
+    X,
+    y,
+    *,
+    graph: str = "knn",
+    k_max: int | None = None,
+    task: str = "auto",
+    center: bool = True,
+    ratio_bounds: tuple[float, float] = (1e-6, 1e6),
+    metric: str = "euclidean",
+) -> LooCurve:
+    """Compute the leave-one-out error and log score of every k.
+
+    Every point is predicted from the others. One ranking serves all k, so the whole curve costs
+    little more than ranking the points.
+
+    Parameters
+    ----------
+    X : array_like, shape (n, d)
+        The points, or their n x n distances if ``metric="precomputed"``.
+    y : array_like, shape (n,) or (n, outputs)
+        Labels or values, one per point.
+    graph : str
+        "knn", "mutual" or "symmetric": whose votes count.
+    k_max : int, optional
+        The largest k. By default n - 1, all of them.
+    task : str
+        "auto" (float y is regression, anything else classes), "classification" or "regression".
+    center : bool
+        Regression: take the mean off y first. A point without neighbours is predicted to be that
+        mean (0 without centring), and the log score shrinks predictions towards it.
+    ratio_bounds : tuple of float
+        The range in which the ratio r = sigma2 / sigma0 of the log score is searched.
+    metric : str
+        "euclidean", "manhattan", "chebyshev", "cosine" or "precomputed".
+
+    Returns
+    -------
+    LooCurve
+        ``k``, ``error``, ``log_score``, ``ratio`` and ``graph``, with ``best_k`` (least error) and
+        ``best_k_log`` (highest log score); the smallest k among equals.
+
+    Raises
+    ------
+    ValueError
+        If the values of a regression are all equal: their log score is unbounded.
+
+    Notes
+    -----
+    The error is that of the plain rules: the class with most votes, ties going to the class of the
+    nearest neighbour among the tied classes (of the nearest point, where there are no neighbours),
+    or the average of the neighbours' values. Squared errors are averaged over points and outputs.
+
+    With w_i the total weight of point i's neighbours, V_i that of those in its own class of J, and
+    mean_i = (weighted sum of the neighbours' centred values) / (w_i + r), the log score is
+
+    - classes: the sum of log((V_i + r/J) / (w_i + r));
+    - regression: the sum of the log densities of normal distributions of mean mean_i and variance
+      1 / (sigma0 (w_i + r)) in each output, at the best sigma0.
+
+    Its global maximum over r is found by branch and bound, whatever the number of local maxima, to
+    1e-9 of its size. Where no point has a neighbour the score does not depend on r, and the ratio
+    is the upper bound. Where neighbours agree exactly the regression score grows without bound as r
+    falls: the lower bound of r keeps it finite.
+
+    Examples
+    --------
+    >>> import mksknn
+    >>> X = [[0.0], [1.0], [2.0], [10.0], [11.0], [12.5]]
+    >>> curve = mksknn.loo_curve(X, ["a", "a", "a", "b", "b", "b"], graph="symmetric")
+    >>> [round(float(error), 3) for error in curve.error]
+    [0.0, 0.0, 0.0, 1.0, 1.0]
+    >>> curve.best_k, curve.best_k_log
+    (1, 2)
+    """
+    one_of(graph, GRAPHS, "graph")
+    one_of(metric, METRICS, "metric")
+    points = check_points(X, metric)
+    k_max = check_k_max(k_max, len(points))
+    ratio_bounds = check_ratio_bounds(ratio_bounds)
+    targets = encode(y, len(points), task, "auto", center)
+    _check_scorable(targets)
+    return loo_scores(rank(points, k_max, metric), targets, graph, ratio_bounds)
+
+
+def loo_scores(
+    ranked: Neighbors,
+    targets: Targets,
+    graph: str,
+    ratio_bounds: tuple[float, float],
+    *,
+    log_score: bool = True,
+    pairs: Pairs | None = None,
+) -> LooCurve:
+    """Errors and, unless told not to, log scores for k = 1..k_max of an existing ranking.
+
+    `pairs`, those of the mutual graph, are made here unless the caller has them already.
+    """
+    if log_score:
+        _check_scorable(targets)
+    if graph == "mutual" and pairs is None:
+        pairs = pairs_by_rank(ranked, graph)
+    make = _ValueSweep if targets.codes is None else _ClassSweep
+    sweep = make(ranked, targets, graph, pairs)
+    k_max = ranked.indices.shape[1]
+    score, ratio = (np.empty(k_max), np.empty(k_max)) if log_score else (None, None)
+    bins = sweep.bins if log_score else 0
+    per_k = max(bins, len(ranked.indices))
+    batch = _SEARCH_BLOCK * max(1, _BATCH_ENTRIES // (_SEARCH_BLOCK * per_k))
+    for first in range(0, k_max, batch):
+        last = min(first + batch, k_max)
+        search = sweep.advance(first, last, bins)
+        if not log_score:
+            continue
+
+        def work(start: int, stop: int, first=first, search=search) -> None:
+            into = slice(first + start, first + stop)
+            search(start, stop, *ratio_bounds, score[into], ratio[into])
+
+        # The blocks do not depend on the number of threads, so neither do the starting points.
+        run_blocks(work, last - first, _SEARCH_BLOCK)
+    return LooCurve(np.arange(1, k_max + 1), sweep.error, score, ratio, graph)
+
+
+def _check_scorable(targets: Targets) -> None:
+    """Refuse values whose log score is unbounded, or whose squares do not fit in a float."""
+    if targets.codes is not None:
+        return
+    # centring may leave a rounding error where there was one value only
+    same = (targets.values == targets.values[0]).all() and targets.mean.any()
+    if same or not targets.values.any():
+        raise ValueError(
+            "y must not be constant: the leave-one-out log score of "
+            f"{len(targets.values)} equal values is unbounded"
+        )
+    if not math.isfinite(targets.norm):
+        size = np.abs(targets.values).max()
+        raise ValueError(f"y must have squares that fit in a float; got |y| = {size:g}: rescale it")
+
+
+# ---------------------------------------------------------------------------------------------
+# The sweep: neighbours arrive in the order of k, and every arrival costs O(1)
+
+
+class _Sweep:
+    """Arrivals for a range of k; subclasses hold what the arrivals change."""
+
+    def __init__(self, ranked: Neighbors, targets: Targets, graph: str, pairs: Pairs | None):
+        self.ranked = ranked
+        self.targets = targets
+        self.graph = graph
+        self.pairs = pairs
+        n, k_max = ranked.indices.shape
+        self.error = np.empty(k_max)
+        self.weight = np.zeros(n, np.int64)
+        most = k_max  # the largest weight a point can reach
+        if graph == "symmetric":
+            most += int(np.bincount(ranked.indices.ravel(), minlength=n).max())
+        self.bins = most + 1
+
+    def arrivals(self, first: int, last: int) -> tuple[np.ndarray, ...]:
+        """Pairs (i, j) of ranks first + 1..last, their distances, and where each rank's start."""
+        n = len(self.weight)
+        found = np.ascontiguousarray(self.ranked.indices[:, first:last].T)
+        away = np.ascontiguousarray(self.ranked.distances[:, first:last].T)
+        if self.graph != "mutual":
+            rows = np.tile(np.arange(n, dtype=np.int32), last - first)
+            return rows, found.ravel(), away.ravel(), n * np.arange(last - first + 1)
+        count = self.pairs.count[first : last + 1]
+        rows = self.pairs.rows[count[0] : count[-1]]
+        columns = self.pairs.columns[count[0] : count[-1]]
+        starts = count - count[0]
+        return rows, columns, _mutual_distances(rows, columns, starts, found, away), starts
+
+
+@kernel
+def _mutual_distances(rows, columns, starts, found, away):
+    """A pair that rank k completes is the k-th neighbour of one of its ends, or of both."""
+    out = np.empty(rows.shape[0])
+    for c in range(starts.shape[0] - 1):
+        for e in range(starts[c], starts[c + 1]):
+            i, j = rows[e], columns[e]
+            out[e] = away[c, i] if found[c, i] == j else away[c, j]
+    return out
+
+
+class _ClassSweep(_Sweep):
+    """Votes per class; for the log score, histograms of own-class votes and of weights."""
+
+    def __init__(self, ranked: Neighbors, targets: Targets, graph: str, pairs: Pairs | None):
+        super().__init__(ranked, targets, graph, pairs)
+        shape = n, J = len(self.weight), len(targets.classes)
+        check_memory(16.0 * n * J, f"votes of {n} points for {J} classes", "use fewer classes")
+        self.votes = np.zeros(shape, np.int32)
+        self.near = np.empty(shape)  # distance and index of the nearest neighbour of each class
+        self.who = np.empty(shape, np.int32)
+        # before anyone has voted all classes tie, and the nearest point decides
+        self.leader = targets.codes[ranked.indices[:, 0]]
+
+    def advance(self, first: int, last: int, bins: int):
+        """Take in ranks first + 1..last; return the search over their histograms."""
+        votes, weights = np.zeros((2, last - first, bins), np.int32)
+        codes, J = self.targets.codes, len(self.targets.classes)
+        _sweep_votes(
+            *self.arrivals(first, last),
+            self.graph != "knn",
+            codes,
+            self.votes,
+            self.weight,
+            self.near,
+            self.who,
+            self.leader,
+            self.error[first:last],
+            votes,
+            weights,
+        )
+
+        def search(start: int, stop: int, *rest) -> None:
+            _search_votes(votes[start:stop], weights[start:stop], J, *rest)
+
+        return search
+
+
+@kernel
+def _sweep_votes(
+    rows, columns, away, starts, both, codes, votes, weight, near, who, leader, error, by_vote, by_weight
+):
+    """Add the votes of each rank; count the errors and fill the histograms after each."""
+    n = codes.shape[0]
+    wrong = 0
+    for i in range(n):
+        wrong += leader[i] != codes[i]
+    for c in range(starts.shape[0] - 1):
+        for e in range(starts[c], starts[c + 1]):
+            i, j = rows[e], columns[e]
+            wrong += _add_vote(i, j, away[e], codes, votes, weight, near, who, leader)
+            if both:
+                wrong += _add_vote(j, i, away[e], codes, votes, weight, near, who, leader)
+        error[c] = wrong / n
+        if by_vote.shape[1] > 0:
+            for i in range(n):
+                by_vote[c, votes[i, codes[i]]] += 1
+                by_weight[c, weight[i]] += 1
+
+
+@kernel
+def _add_vote(i, j, d, codes, votes, weight, near, who, leader):
+    """Let j vote on i; return the change in the number of errors.
+
+    The leader is the class of most votes, then of the nearest neighbour. A vote only moves its own
+    class up that order, so the one comparison with the leader is enough.
+    """
+    new, old = codes[j], leader[i]
+    if votes[i, new] == 0 or d < near[i, new] or (d == near[i, new] and j < who[i, new]):
+        near[i, new] = d
+        who[i, new] = j
+    votes[i, new] += 1
+    weight[i] += 1
+    if new == old or votes[i, new] < votes[i, old]:
+        return 0
+    if votes[i, new] == votes[i, old] and (
+        near[i, old] < near[i, new] or (near[i, old] == near[i, new] and who[i, old] < who[i, new])
+    ):
+        return 0
+    leader[i] = new
+    return int(new != codes[i]) - int(old != codes[i])
+
+
+class _ValueSweep(_Sweep):
+    """Sums of differences to the neighbours; for the log score, the sums of Q per weight."""
+
+    def __init__(self, ranked: Neighbors, targets: Targets, graph: str, pairs: Pairs | None):
+        super().__init__(ranked, targets, graph, pairs)
+        # Scaled by a power of two (no rounding), so that no square over- or underflows.
+        size = np.abs(targets.values).max()
+        self.exponent = math.frexp(size)[1] if size > 0 else 0
+        self.values = np.ldexp(targets.values, -self.exponent)
+        self.gap = np.zeros_like(self.values)  # e_i, differences so that equal values give 0
+
+    def advance(self, first: int, last: int, bins: int):
+        """Take in ranks first + 1..last; return the search over their sums."""
+        weights = np.zeros((last - first, bins), np.int32)
+        sums = np.zeros((last - first, bins, 3))
+        error = self.error[first:last]
+        rows, columns, _, starts = self.arrivals(first, last)
+        _sweep_values(
+            rows,
+            columns,
+            starts,
+            self.graph != "knn",
+            self.values,
+            self.gap,
+            self.weight,
+            error,
+            weights,
+            sums,
+        )
+        error[:] = np.ldexp(error, 2 * self.exponent)
+        n, m = self.values.shape
+        half = 0.5 * m * n
+        constant = half * (math.log(n * m / (2.0 * math.pi)) - 1.0)
+        constant -= n * m * self.exponent * math.log(2.0)
+
+        def search(start: int, stop: int, low, high, score, ratio) -> None:
+            _search_values(weights[start:stop], sums[start:stop], m, low, high, score, ratio)
+            score += constant
+
+        return search
+
+
+@kernel
+def _sweep_values(rows, columns, starts, both, values, gap, weight, error, by_weight, sums):
+    """Add the differences of each rank; average the squares and fill the sums after each."""
+    n, m = values.shape
+    for c in range(starts.shape[0] - 1):
+        for e in range(starts[c], starts[c + 1]):
+            i, j = rows[e], columns[e]
+            weight[i] += 1
+            for a in range(m):
+                gap[i, a] += values[i, a] - values[j, a]
+            if both:
+                weight[j] += 1
+                for a in range(m):
+                    gap[j, a] += values[j, a] - values[i, a]
+        total = 0.0
+        for i in range(n):
+            square, product, own = 0.0, 0.0, 0.0
+            for a in range(m):
+                square += gap[i, a] * gap[i, a]
+                product += gap[i, a] * values[i, a]
+                own += values[i, a] * values[i, a]
+            w = weight[i]
+            total += square / (float(w) * float(w)) if w > 0 else own
+            if by_weight.shape[1] > 0:
+                by_weight[c, w] += 1
+                sums[c, w, 0] += square
+                sums[c, w, 1] += product
+                sums[c, w, 2] += own
+        error[c] = total / (n * m)
+
+
+# ---------------------------------------------------------------------------------------------
+# The search over r, for one k
+#
+# Both scores have the form S = A(r) - f(B(r)), where A is a sum of logs of (x + r) with positive
+# coefficients of sum `total`:
+#
+#     classes      A = sum log(J v + r)     B = sum log(w + r)    f(B) = B
+#     regression   A = m/2 sum log(w + r)   B = Q(r)              f(B) = total log B
+#
+# A node is a point of log r where everything has been evaluated; these are its columns.
+_T, _R, _S, _A, _A1, _A2, _B, _B1, _B2 = range(9)  # log r, r, S, then A, A', -A'', B, B', |B''|
+_CLOSE = 1e-10  # cells that may beat the best score by no more than this share of it are dropped
+_NARROW = 1e-7  # width in log r at which a cell is dropped: its bounds differ by rounding only
+_TINY = 1e-300
+
+
+@kernel
+def _search_votes(by_vote, by_weight, J, low, high, score, ratio):
+    """The best ratio of each row of histograms, classes."""
+    n = by_vote[0].sum()
+    start = 0.0
+    for c in range(by_vote.shape[0]):
+        votes, weights = by_vote[c], by_weight[c]
+        for v in range((weights.shape[0] - 1) // J + 1):  # log(J v + r) cancels where w = J v
+            same = min(votes[v], weights[J * v])
+            votes[v] -= same
+            weights[J * v] -= same
+        x, h = _occupied(votes)
+        w, g = _occupied(weights)
+        if x.shape[0] == 0:
+            score[c], ratio[c] = 0.0, high
+        else:
+            score[c], ratio[c] = _maximise(x * J, h, w, g, np.empty((0, 3)), low, high, start)
+            start = math.log(ratio[c])
+        score[c] -= n * math.log(J)
+
+
+@kernel
+def _search_values(by_weight, sums, m, low, high, score, ratio):
+    """The best ratio of each row of sums, regression (without the constant of S)."""
+    start = 0.0
+    for c in range(by_weight.shape[0]):
+        w, g = _occupied(by_weight[c])
+        parts = np.empty((w.shape[0], 3))
+        for b in range(w.shape[0]):
+            parts[b] = sums[c, int(w[b])]
+        if w[-1] == 0.0:  # no neighbours at all: Q = r |y|^2, and r drops out of S
+            score[c], ratio[c] = -0.5 * m * g[0] * math.log(max(parts[0, 2], _TINY)), high
+        else:
+            score[c], ratio[c] = _maximise(w, 0.5 * m * g, w, g, parts, low, high, start)
+            start = math.log(ratio[c])
+
+
+@kernel
+def _occupied(histogram):
+    """Values and counts of the bins in use."""
+    used = np.flatnonzero(histogram)
+    return used.astype(np.float64), histogram[used].astype(np.float64)
+
+
+@kernel
+def _evaluate(t, x, h, w, g, parts, low, high, node):
+    """Fill a node at log r = t."""
+    r = min(max(math.exp(t), low), high)
+    a, a1, a2 = _log_sums(x, h, r)
+    if parts.shape[0] == 0:
+        b, b1, b2 = _log_sums(w, g, r)
+        s = a - b
+    else:
+        b, b1, b2 = 0.0, 0.0, 0.0
+        for c in range(w.shape[0]):
+            u = w[c] + r
+            square, product, own = parts[c, 0], parts[c, 1], parts[c, 2]
+            part = square / u + 2.0 * product * (r / u) + own * r * (r / u)
+            b += part
+            b1 += (2.0 * product + 2.0 * own * r - part) / u
+            # |sum of the neighbours' values|^2, which is w y - e
+            b2 += 2.0 * max(0.0, square - 2.0 * w[c] * product + w[c] * w[c] * own) / u / u / u
+        # Q > 0 unless r^2 underflows: -r < 0 is no eigenvalue of the Laplacian of any of the graphs
+        b = max(b, _TINY)
+        s = a - h.sum() * math.log(b)
+    node[:] = (t, r, s, a, a1, a2, b, b1, b2)
+
+
+@kernel
+def _log_sums(x, h, r):
+    """Sum of h log(x + r), its slope, and minus its second derivative."""
+    value, slope, bend = 0.0, 0.0, 0.0
+    for c in range(x.shape[0]):
+        inverse = 1.0 / (x[c] + r)
+        value += h[c] * math.log(x[c] + r)
+        slope += h[c] * inverse
+        bend += h[c] * inverse * inverse
+    return value, slope, bend
+
+
+@kernel
+def _slopes(node, total, regression):
+    """First and second derivative of S in log r."""
+    r = node[_R]
+    if regression:
+        tilt = node[_B1] / node[_B]
+        first = r * (node[_A1] - total * tilt)
+        second = -node[_A2] - total * (node[_B2] / node[_B] - tilt * tilt)
+    else:
+        first = r * (node[_A1] - node[_B1])
+        second = node[_B2] - node[_A2]
+    return first, first + r * r * second
+
+
+@kernel
+def _climb(node, left, right, x, h, w, g, parts, low, high, trial):
+    """Newton's method in log r, uphill from `node` (updated) to a local maximum in left..right."""
+    total, regression = h.sum(), parts.shape[0] > 0
+    evaluations = 0
+    for _ in range(60):
+        first, second = _slopes(node, total, regression)
+        step = -first / second if second < 0.0 else (2.0 if first > 0.0 else -2.0)
+        step = min(max(step, -2.0), 2.0)
+        climbed = False
+        for _ in range(40):
+            t = min(max(node[_T] + step, left), right)
+            step = t - node[_T]
+            if abs(step) < 1e-9:
+                break
+            _evaluate(t, x, h, w, g, parts, low, high, trial)
+            evaluations += 1
+            if trial[_S] >= node[_S]:
+                climbed = True
+                break
+            step *= 0.25
+        if not climbed:
+            break
+        node[:] = trial
+        if abs(step) < 1e-6:  # Newton squares it: the next step would be lost in rounding
+            break
+    return evaluations
+
+
+@kernel
+def _maximise(x, h, w, g, parts, low, high, start):
+    """The greatest S over low <= r <= high, and its r, by branch and bound in log r."""
+    score, ratio, _ = _branch_and_bound(x, h, w, g, parts, low, high, start)
+    return score, ratio
+
+
+@kernel
+def _branch_and_bound(x, h, w, g, parts, low, high, start):
+    """(S, r, number of evaluations); the search climbs from log r = `start` first."""
+    regression = parts.shape[0] > 0
+    total = h.sum()
+    scale = (w * g).sum() / g.sum()
+    scale = scale if scale > 0.0 else 1.0
+    left, right = math.log(low), math.log(high)
+    ends, trial, best = np.empty((5, 9)), np.empty(9), np.empty(9)
+    _evaluate(left, x, h, w, g, parts, low, high, ends[0])
+    _evaluate(right, x, h, w, g, parts, low, high, ends[4])
+    _evaluate(min(max(start, left), right), x, h, w, g, parts, low, high, best)
+    evaluations = 3 + _climb(best, left, right, x, h, w, g, parts, low, high, trial)
+
+    # Cells: the wings, and two narrow ones beside the maximum, where S can be shown concave
+    stack = np.empty((256, 2, 9))
+    size = 0
+    ends[2] = best
+    for c in (1, 3):
+        t = min(max(best[_T] + 0.4 * (c - 2), left), right)
+        _evaluate(t, x, h, w, g, parts, low, high, ends[c])
+        evaluations += 1
+    for c in range(4):
+        if ends[c, _T] < ends[c + 1, _T]:
+            stack[size, 0] = ends[c]
+            stack[size, 1] = ends[c + 1]
+            size += 1
+    middle = np.empty(9)
+    for c in (4, 0):
+        if ends[c, _S] > best[_S]:
+            middle[:] = ends[c]
+            evaluations += _climb(middle, left, right, x, h, w, g, parts, low, high, trial)
+            best[:] = middle
+    while size > 0:
+        size -= 1
+        a, b = stack[size, 0], stack[size, 1]
+        slack = _CLOSE * abs(best[_S]) + 1e-15 * (abs(a[_A]) + abs(b[_A]) + total)
+        bound = _bound(a, b, total, scale, regression)
+        if bound <= best[_S] + slack or b[_T] - a[_T] < _NARROW:
+            continue
+        if _concave(a, b, total, regression):
+            # one maximum: at the best known, at an end, or between
+            inside = a[_T] <= best[_T] <= b[_T]
+            rises = _slopes(a, total, regression)[0] > 0.0
+            falls = _slopes(b, total, regression)[0] < 0.0
+            if inside or not (rises and falls):
+                continue
+            middle[:] = a if a[_S] > b[_S] else b
+            evaluations += _climb(middle, a[_T], b[_T], x, h, w, g, parts, low, high, trial)
+            if middle[_S] > best[_S]:
+                best[:] = middle
+            continue
+        t = 0.5 * (a[_T] + b[_T])
+        _evaluate(t, x, h, w, g, parts, low, high, middle)
+        evaluations += 1
+        stack[size + 1, 0] = middle
+        stack[size + 1, 1] = b
+        stack[size, 1] = middle
+        size += 2
+        if middle[_S] > best[_S] + slack:
+            evaluations += _climb(middle, left, right, x, h, w, g, parts, low, high, trial)
+            best[:] = middle
+    return best[_S], best[_R], evaluations
+
+
+@kernel
+def _concave(a, b, total, regression):
+    """Whether S is certainly concave in r, or in log r, between two nodes.
+
+    All the sums of inverse powers of (x + r) fall as r grows; times that power of r, they rise.
+    """
+    if regression:
+        tilt = max(abs(a[_B1]), abs(b[_B1]))
+        least = min(a[_B], b[_B])
+        if a[_B1] < 0.0 < b[_B1]:  # Q is convex, its least value above where its tangents meet
+            least = _meet(a[_B], a[_B1] * (b[_R] - a[_R]), b[_B], b[_B1] * (b[_R] - a[_R]))[1]
+            if least <= 0.0:
+                return False
+        bend = b[_B2] / max(a[_B], b[_B])
+        return -b[_A2] + total * ((tilt / least) ** 2 - bend) < 0.0
+    if a[_B2] < b[_A2]:
+        return True
+    p, q = a[_R], b[_R]
+    rise = q * b[_A1] - p * p * a[_A2]
+    return rise < p * a[_B1] - q * q * b[_B2]
+
+
+@kernel
+def _meet(left, left_slope, right, right_slope):
+    """Where two tangents meet: the share of the way, and the height. Slopes are per cell."""
+    if left_slope == right_slope:
+        return 0.5, 0.5 * (left + right)
+    share = (right - right_slope - left) / (left_slope - right_slope)
+    share = min(max(share, 0.0), 1.0)
+    return share, left + left_slope * share
+
+
+@kernel
+def _bound(a, b, total, scale, regression):
+    """No S between two nodes exceeds this. The least of two bounds, both exact at the nodes.
+
+    1. In log r, A is convex: it lies below its chord.
+    2. In z = r / (scale + r), every (x + r) / (scale + r) is linear, so that A - total log(scale + r)
+       is concave: it lies below its tangents. Near the scale of w this takes most of r out.
+
+    B is bounded to match. Classes: in log r by its tangents, in z by its chord. Regression: Q is
+    convex in r and Q / (scale + r) in z (a square over a linear function), so tangents both times.
+    """
+    ends = max(a[_S], b[_S])
+    p, q = a[_R], b[_R]
+    width = b[_T] - a[_T]
+    ua, ub = scale + p, scale + q
+    shift_a, shift_b = total * math.log(ua), total * math.log(ub)
+    ta, tb = a[_A] - shift_a, b[_A] - shift_b
+    # slopes per cell: d/dz = (scale + r)^2 / scale d/dr, and z_b - z_a = scale (q - p) / (ua ub)
+    ta1 = (a[_A1] * ua - total) * (q - p) / ub
+    tb1 = (b[_A1] * ub - total) * (q - p) / ua
+    share_a, top = _meet(ta, ta1, tb, tb1)
+    if not regression:
+        share, low = _meet(a[_B], p * a[_B1] * width, b[_B], q * b[_B1] * width)
+        first = a[_A] + (b[_A] - a[_A]) * share - low
+        va, vb = a[_B] - shift_a, b[_B] - shift_b
+        second = top - (va + (vb - va) * share_a)
+        return max(ends, min(first, second))
+
+    # 1: chord in log r minus total log(tangents in r); the interior maximum where that is concave
+    share, low = _meet(a[_B], a[_B1] * (q - p), b[_B], b[_B1] * (q - p))
+    rate = (b[_A] - a[_A]) / width
+    r = p + (q - p) * share
+    first = max(ends, a[_A] + rate * (math.log(r) - a[_T]) - total * math.log(max(low, _TINY)))
+    for side in range(2):
+        node = b if side else a
+        slope = node[_B1]
+        level = node[_B] - slope * node[_R]
+        if slope > 0.0 and level > 0.0 and 0.0 < rate < total:
+            best = rate * level / (slope * (total - rate))
+            if (best > r) if side else (best < r):
+                best = min(max(best, p), q)
+                height = a[_A] + rate * (math.log(best) - a[_T])
+                first = max(first, height - total * math.log(level + slope * best))
+    # 2: tangents in z minus total log(tangents in z): convex between the points where tangents meet
+    va, vb = a[_B] / ua, b[_B] / ub
+    va1 = (a[_B1] - va) * (q - p) / ub
+    vb1 = (b[_B1] - vb) * (q - p) / ua
+    share_b, low = _meet(va, va1, vb, vb1)
+    second = min(ta + ta1 * share_b, tb - tb1 * (1.0 - share_b)) - total * math.log(max(low, _TINY))
+    low = max(va + va1 * share_a, vb - vb1 * (1.0 - share_a), _TINY)
+    second = max(second, top - total * math.log(low))
+    return max(ends, min(first, second))
