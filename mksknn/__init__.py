@@ -1,7 +1,31 @@
-"""Which k? Exact Bayesian answers for mutual and symmetric k-nearest neighbours."""
+"""Which k? Exact Bayesian answers for mutual and symmetric k-nearest neighbours.
+
+The story, in the order of the files: `neighbors` ranks, `knn_graph` weighs, `log_evidence` scores one
+k and `evidence_curve` all of them, `select_k` finds the best with a proof, `loo_curve` gives a second
+opinion, and `predict` uses the k for labels, means, variances and probabilities.
+"""
 
 from . import datasets
+from ._config import show_config
+from ._evidence import EvidenceCurve, evidence_curve, log_evidence
 from ._graphs import knn_graph
 from ._loo import LooCurve, loo_curve
 from ._neighbors import Neighbors, neighbors
+from ._selection import Selection, select_k
 from ._version import __version__
+
+__all__ = [
+    "EvidenceCurve",
+    "LooCurve",
+    "Neighbors",
+    "Selection",
+    "__version__",
+    "datasets",
+    "evidence_curve",
+    "knn_graph",
+    "log_evidence",
+    "loo_curve",
+    "neighbors",
+    "select_k",
+    "show_config",
+]

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.sparse import coo_array, csc_array, csr_array
 
-from ._jit import kernel
+from ._jit import kernel, run_blocks
 from ._neighbors import Neighbors, rank
 from ._validation import GRAPHS, METRICS, check_k, check_points, one_of
 
@@ -264,21 +264,37 @@ def _count_unequal(rows, columns, count, codes):
     return out
 
 
-def resistance_sums(pairs: Pairs, inverse: np.ndarray) -> np.ndarray:
+def resistance_sums(
+    pairs: Pairs, inverse: np.ndarray, label: np.ndarray, gap: np.ndarray
+) -> np.ndarray:
     """rho_k for k = 0..k_max: the sum over edges of the resistance B_ii + B_jj - 2 B_ij.
 
-    B is the inverse of L_a + r_a I at an anchor; only its lower triangle is read.
+    B is the inverse of L_a + r_a I at an anchor; only its lower triangle is read. Between two of the
+    anchor's components, `gap` of both is added (see `Anchor`).
     """
-    return _sum_resistances(pairs.rows, pairs.columns, pairs.count, inverse)
+    out = np.zeros(pairs.k_max + 1)
+    diagonal = inverse.diagonal().copy()
+
+    def work(start: int, stop: int) -> None:
+        _sum_resistances(
+            pairs.rows, pairs.columns, pairs.count, inverse, diagonal, label, gap, start, stop, out
+        )
+
+    run_blocks(work, pairs.k_max, _RESISTANCE_BLOCK)
+    return np.cumsum(out)
+
+
+_RESISTANCE_BLOCK = 64
 
 
 @kernel
-def _sum_resistances(rows, columns, count, inverse):
-    out = np.zeros(count.shape[0])
-    for k in range(1, count.shape[0]):
+def _sum_resistances(rows, columns, count, inverse, diagonal, label, gap, start, stop, out):
+    one_component = gap.shape[0] == 1
+    for k in range(start + 1, stop + 1):
         total = 0.0
         for e in range(count[k - 1], count[k]):
             i, j = rows[e], columns[e]
-            total += inverse[i, i] + inverse[j, j] - 2.0 * inverse[max(i, j), min(i, j)]
-        out[k] = out[k - 1] + total
-    return out
+            total += diagonal[i] + diagonal[j] - 2.0 * inverse[max(i, j), min(i, j)]
+            if not one_component and label[i] != label[j]:
+                total += gap[label[i]] + gap[label[j]]
+        out[k] = total

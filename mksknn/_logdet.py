@@ -13,6 +13,8 @@ of ratios r:
 from __future__ import annotations
 
 import functools
+import math
+from dataclasses import dataclass
 
 import numpy as np
 from scipy.sparse import csc_array, csc_matrix, eye_array, tril
@@ -20,6 +22,7 @@ from scipy.sparse import csc_array, csc_matrix, eye_array, tril
 from ._blas import Blas, cholesky, cholesky_inverse, tridiagonalize
 from ._graphs import Pairs, components, dense_laplacian, sparse_laplacian
 from ._jit import kernel
+from ._search import peak_of_values
 from ._validation import check_memory, free_memory
 
 BACKENDS = ("auto", "lapack", "cholmod", "superlu")
@@ -56,6 +59,23 @@ def sparse_backend() -> str:
 # LAPACK
 
 
+@dataclass(frozen=True, eq=False)
+class Anchor:
+    """A = L_a + r_a I inverted.
+
+    In `inverse` the null vectors of L_a have the eigenvalue 1/(r_a + lift) and not 1/r_a (see
+    `Dense`). That changes no resistance within a component; one between the components c and d lacks
+    ``gap[c] + gap[d]``.
+    """
+
+    logdet: float
+    trace: float
+    inverse: np.ndarray  # the lower triangle
+    label: np.ndarray  # component of each point
+    gap: np.ndarray  # of each component
+    null: float  # 1/(r_a + lift)
+
+
 class Dense:
     """log|L + r I| of one graph by LAPACK; `many` says that more than one r will be asked for.
 
@@ -73,47 +93,46 @@ class Dense:
         self._lift = 2.0 * pairs.count[k] / pairs.n  # the mean degree, so within the spectrum
         self._tridiagonal = tridiagonalize(self._lifted()) if many else None
 
-    @property
-    def logdet_and_trace(self) -> tuple:
-        """What `best_ratio` needs to know about log|L + r I| for every r."""
-        return (*self._tridiagonal, self._components.count, self._lift)
-
     def logdet(self, ratio: float) -> float:
         """log|L + ratio I|."""
         if self._tridiagonal is not None:
-            return shifted_logdet(*self.logdet_and_trace, ratio)[0]
+            return _shifted_logdet(*self._spectrum, ratio)[0]
         return self._factorize(ratio)[0]
 
-    def logdet_and_inverse(self, ratio: float) -> tuple[float, float, np.ndarray]:
-        """log|A|, tr A^-1 and A^-1 (its lower triangle) for A = L + ratio I.
+    def peak(
+        self, norm: float, roughness: float, low: float, high: float, start: float | None = None
+    ) -> tuple[float, float]:
+        """The r in [low, high] at which log|L + r I| - n log(roughness + r norm) peaks, and log|.|.
 
-        In the inverse the null vectors keep the eigenvalue 1/(ratio + lift): that changes no
-        resistance within a component, and `resistance_gap` is what one between components lacks.
+        `start` is not needed: any number of r costs next to nothing here.
         """
-        logdet, matrix = self._factorize(ratio)
-        cholesky_inverse(matrix)
-        trace = float(np.trace(matrix)) + self._components.count * self._null_gap(ratio)
-        return logdet, trace, matrix
-
-    def resistance_gap(self, ratio: float) -> np.ndarray | None:
-        """For each point, what its half of a resistance to another component lacks."""
-        if self._components.count == 1:
-            return None
-        return self._null_gap(ratio) / self._components.size
+        ratio = _climb(*self._spectrum, norm, roughness, np.log(low), np.log(high))
+        ratio = low if ratio == 0.0 else high if ratio == np.inf else min(max(ratio, low), high)
+        return ratio, self.logdet(ratio)
 
     @property
-    def component_label(self) -> np.ndarray:
-        """Component of each point."""
-        return self._components.label
+    def _spectrum(self) -> tuple:
+        return (*self._tridiagonal, self._components.count, self._lift)
+
+    def anchor(self, ratio: float) -> Anchor:
+        """The inverse of L + ratio I, and what bounds on other graphs need besides."""
+        logdet, matrix = self._factorize(ratio)
+        cholesky_inverse(matrix)
+        gap = 1.0 / ratio - 1.0 / (ratio + self._lift)
+        return Anchor(
+            logdet=logdet,
+            trace=float(np.trace(matrix)) + self._components.count * gap,
+            inverse=matrix,
+            label=self._components.label,
+            gap=gap / self._components.size,
+            null=1.0 / (ratio + self._lift),
+        )
 
     def trace_inverse(self, ratio: float) -> float:
         """tr (L + ratio I)^-1."""
         if self._tridiagonal is not None:
-            return shifted_logdet(*self.logdet_and_trace, ratio)[1]
-        return self.logdet_and_inverse(ratio)[1]
-
-    def _null_gap(self, ratio: float) -> float:
-        return 1.0 / ratio - 1.0 / (ratio + self._lift)
+            return _shifted_logdet(*self._spectrum, ratio)[1]
+        return self.anchor(ratio).trace
 
     def _lifted(self) -> np.ndarray:
         matrix = dense_laplacian(self._pairs, self._k)
@@ -142,7 +161,7 @@ def _lift_components(matrix, label, lift):
 
 
 @kernel
-def shifted_logdet(diagonal, beside, components, lift, ratio):
+def _shifted_logdet(diagonal, beside, components, lift, ratio):
     """log|L + ratio I| and its derivative tr (L + ratio I)^-1, from the lifted tridiagonal form."""
     pivot = diagonal[0] + ratio
     slope = 1.0  # of the pivot
@@ -163,6 +182,53 @@ def shifted_logdet(diagonal, beside, components, lift, ratio):
     return logdet, trace
 
 
+@kernel
+def _climb(diagonal, beside, components, lift, norm, roughness, low, high):
+    """The r at the peak in low <= log r <= high; 0 or inf where the peak is at an end.
+
+    The slope changes its sign once, from plus to minus, so it is enclosed: secants (Illinois) with
+    a bisection now and then, since a far-off end slows secants down.
+    """
+    left, right = low, high
+    slope_left = _slope(diagonal, beside, components, lift, norm, roughness, left)
+    if slope_left <= 0.0:
+        return 0.0
+    slope_right = _slope(diagonal, beside, components, lift, norm, roughness, right)
+    if slope_right >= 0.0:
+        return np.inf
+    side = 0
+    middle = 0.5 * (left + right)
+    for step in range(200):
+        if right - left < 1e-11:
+            break
+        if step % 3 == 2:
+            middle = 0.5 * (left + right)
+        else:
+            middle = (left * slope_right - right * slope_left) / (slope_right - slope_left)
+        slope = _slope(diagonal, beside, components, lift, norm, roughness, middle)
+        if slope == 0.0:
+            break
+        if slope > 0.0:
+            left, slope_left = middle, slope
+            if side == 1:
+                slope_right *= 0.5
+            side = 1
+        else:
+            right, slope_right = middle, slope
+            if side == -1:
+                slope_left *= 0.5
+            side = -1
+    return np.exp(middle)
+
+
+@kernel
+def _slope(diagonal, beside, components, lift, norm, roughness, log_ratio):
+    """Derivative of log|L + r I| - n log(roughness + r norm) in log r."""
+    ratio = np.exp(log_ratio)
+    trace = _shifted_logdet(diagonal, beside, components, lift, ratio)[1]
+    return ratio * trace - diagonal.shape[0] * ratio * norm / (roughness + ratio * norm)
+
+
 # ---------------------------------------------------------------------------------------------
 # Sparse
 
@@ -180,8 +246,9 @@ class _Grounded:
     def __init__(self, pairs: Pairs, k: int) -> None:
         self._components = components(pairs, k)
         laplacian = sparse_laplacian(pairs, k)
+        self._degrees = laplacian.diagonal()
         # the best-connected vertex: the one whose loss leaves the least fill
-        order = np.lexsort((-laplacian.diagonal(), self._components.label))
+        order = np.lexsort((-self._degrees, self._components.label))
         firsts = np.concatenate([[0], np.cumsum(self._components.size)[:-1]])
         self._kept = np.ones(pairs.n, np.bool_)
         self._kept[order[firsts]] = False
@@ -209,6 +276,15 @@ class _Grounded:
         sums, squares = self._sums(x), self._sums(x * x)
         slope = (ratio * squares - sums) / (self._components.size - ratio * sums)
         return self._trace_of_part() + null + float(slope.sum())
+
+    def peak(
+        self, norm: float, roughness: float, low: float, high: float, start: float | None = None
+    ) -> tuple[float, float]:
+        """The r in [low, high] at which log|L + r I| - n log(roughness + r norm) peaks, and log|.|.
+
+        A `start` near the peak saves factorizations.
+        """
+        return peak_of_values(self.logdet, self._degrees, norm, roughness, low, high, start)
 
     def _ones(self) -> np.ndarray:
         return np.ones(self._matrix.shape[0])
@@ -343,6 +419,13 @@ def surely_dense(pairs: Pairs, k: int) -> bool:
     """Whether LAPACK wins without asking for the fill: few points, or many edges a point."""
     n = pairs.n
     return n <= _DENSE_SIZE or (pairs.count[k] > _DENSE_SHARE * n * n and _dense_fits(n))
+
+
+def sparse_price(pairs: Pairs, k: int) -> float:
+    """What a sparse factorization of graph k costs, in multiplications of LAPACK."""
+    if sparse_backend() == "superlu":
+        return math.inf  # too slow to be worth it where a dense one fits
+    return _SPARSE_PRICE * Cholmod(pairs, k).flops if _dense_fits(pairs.n) else 0.0
 
 
 def _open_dense(pairs: Pairs, k: int, many: bool) -> Dense:

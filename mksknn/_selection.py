@@ -1,0 +1,399 @@
+"""The best k, with a proof that no other is better.
+
+One anchor, a graph a with a ratio r_a inverted once, bounds the best evidence of every other k over
+all sigma0 and sigma2 (docs/theory): with A = L_a + r_a I, T = tr A^-1 and rho_k the resistances of A
+summed over the edges of graph k,
+
+    log|L_k + r I| <= log|A| + n log((rho_k + r T) / n).
+
+Evaluate an anchor, bound every k, go on where the bound is highest, and stop when no bound reaches
+the best value found.
+"""
+
+from __future__ import annotations
+
+import math
+from contextlib import nullcontext
+from dataclasses import dataclass
+
+import numpy as np
+
+from ._blas import scipy_blas
+from ._evidence import RATIO_BOUNDS, Optimum, Problem, Profile, evaluate, evaluate_all, pose
+from ._graphs import pairs_by_rank, resistance_sums
+from ._logdet import BACKENDS, Anchor, Dense, open_graph, sparse_price, surely_dense
+from ._loo import loo_scores
+from ._neighbors import rank
+from ._parallel import progress_bar
+from ._targets import encode
+from ._validation import (
+    GRAPHS,
+    METRICS,
+    check_executor,
+    check_flag,
+    check_ks,
+    check_points,
+    check_ratio_bounds,
+    one_of,
+)
+
+CRITERIA = ("evidence", "loo", "loo_log")
+
+
+@dataclass(frozen=True, eq=False)
+class Selection:
+    """The k selected, and what `predict` needs to use it.
+
+    Attributes
+    ----------
+    k : int
+        The number of neighbours.
+    sigma0, sigma2 : float or None
+        The hyperparameters that go with it; None with ``criterion="loo"``, which has none.
+    log_evidence : float or None
+        The evidence at k, sigma0 and sigma2; None for the "knn" graph, which has none.
+    graph, formulation, criterion : str
+        What was selected, and by what.
+    certified : bool
+        True when every other k is proven to be no better.
+    evaluated : ndarray of int
+        The k at which the criterion was computed.
+    at_bound : bool
+        True when sigma2/sigma0 stopped at an end of `ratio_bounds`: at the lower one the evidence
+        has no peak (every edge joins equal targets), at the upper one the graph explains nothing.
+    metric : str
+        The metric of the ranking.
+    center : bool
+        Whether regression targets were centred.
+    """
+
+    k: int
+    sigma0: float | None
+    sigma2: float | None
+    log_evidence: float | None
+    graph: str
+    formulation: str
+    criterion: str
+    certified: bool
+    evaluated: np.ndarray
+    at_bound: bool
+    metric: str = "euclidean"
+    center: bool = True
+
+    def __repr__(self) -> str:
+        parts = [f"k={self.k}"]
+        if self.sigma0 is not None:
+            parts += [f"sigma0={self.sigma0:.6g}", f"sigma2={self.sigma2:.6g}"]
+        if self.log_evidence is not None:
+            parts.append(f"log_evidence={self.log_evidence:.4f}")
+        parts += [f"graph={self.graph!r}", f"formulation={self.formulation!r}"]
+        parts.append(f"criterion={self.criterion!r}")
+        parts.append(f"certified={self.certified} by {len(self.evaluated)} evaluations")
+        if self.at_bound:
+            parts.append("at_bound=True")
+        return f"Selection({', '.join(parts)})"
+
+
+def select_k(
+    X,
+    y,
+    *,
+    criterion: str = "evidence",
+    graph: str = "symmetric",
+    formulation: str = "auto",
+    task: str = "auto",
+    center: bool = True,
+    ks=None,
+    k_max: int | None = None,
+    sigma0: float | None = None,
+    sigma2: float | None = None,
+    ratio_bounds: tuple[float, float] = RATIO_BOUNDS,
+    metric: str = "euclidean",
+    executor=None,
+    progress: bool = False,
+    backend: str = "auto",
+) -> Selection:
+    """Select the best k over all k, sigma0 and sigma2.
+
+    Parameters
+    ----------
+    X : array_like, shape (n, d)
+        The points, or their n x n distances if ``metric="precomputed"``.
+    y : array_like, shape (n,) or (n, outputs)
+        Float values (regression), or class labels of any sortable type.
+    criterion : str
+        "evidence": the highest Bayesian evidence, found with a proof. "loo": the least
+        leave-one-out error. "loo_log": the highest leave-one-out log score.
+    graph : str
+        "symmetric" or "mutual"; the leave-one-out criteria know "knn" too.
+    formulation, task, center, ks, k_max, sigma0, sigma2, ratio_bounds, metric, executor, progress, \
+    backend
+        As in :func:`evidence_curve`. The leave-one-out criteria take no sigmas.
+
+    Returns
+    -------
+    Selection
+        ``k``, ``sigma0``, ``sigma2`` and how they were found; pass it to :func:`predict`.
+
+    Examples
+    --------
+    >>> import mksknn
+    >>> data = mksknn.datasets.load_new_thyroid()
+    >>> best = mksknn.select_k(data.X, data.y)
+    >>> best.k, best.certified, len(best.evaluated) < 20
+    (3, True, True)
+    """
+    one_of(criterion, CRITERIA, "criterion")
+    executor, progress = check_executor(executor), check_flag(progress, "progress")
+    options = {
+        "graph": graph,
+        "formulation": formulation,
+        "task": task,
+        "center": center,
+        "ks": ks,
+        "k_max": k_max,
+        "sigma0": sigma0,
+        "sigma2": sigma2,
+        "ratio_bounds": ratio_bounds,
+        "metric": metric,
+        "backend": backend,
+    }
+    if criterion != "evidence":
+        return _select_by_loo(X, y, criterion, **options)
+    problem = pose(X, y, **options)
+    if _bounds_pay(problem):
+        k, best, evaluated = _select_by_bounds(problem, progress)
+    else:
+        found = evaluate_all(problem, executor, progress)
+        winner = int(np.argmax([one.log_evidence for one in found]))
+        k, best, evaluated = int(problem.ks[winner]), found[winner], problem.ks
+    return Selection(
+        k=k,
+        sigma0=best.sigma0,
+        sigma2=best.sigma2,
+        log_evidence=best.log_evidence,
+        graph=graph,
+        formulation=problem.targets.formulation,
+        criterion=criterion,
+        certified=True,
+        evaluated=evaluated,
+        at_bound=best.at_bound,
+        metric=metric,
+        center=center,
+    )
+
+
+# ---------------------------------------------------------------------------------------------
+# Bounds
+
+_FEW = 8  # as many k as the search usually evaluates: then evaluate them all
+
+
+def _bounds_pay(problem: Problem) -> bool:
+    """Whether a search by bounds costs less than evaluating every k."""
+    if problem.backend not in ("auto", "lapack") or len(problem.ks) <= _FEW:
+        return False
+    k_max = int(problem.ks[-1])
+    if problem.backend == "lapack" or surely_dense(problem.pairs, k_max):
+        return True
+    # an anchor is n^3 multiplications; a sparse k takes 5 factorizations, the average k a third of
+    # what the largest takes
+    return _FEW * problem.pairs.n**3 < 5 / 3 * len(problem.ks) * sparse_price(problem.pairs, k_max)
+
+
+class _Search:
+    """What is known of each k while the bounds close in."""
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
+        # A k that brings no pair in has the graph of the k before it, and the smaller of equals wins.
+        counts = problem.pairs.count[problem.ks]
+        distinct = np.diff(counts, prepend=-1) > 0
+        self.upper = np.where(distinct, np.inf, -np.inf)  # of the best evidence of each k
+        self.lower = np.full(len(problem.ks), -np.inf)
+        self.next_ratio: dict[int, float] = {}  # of each k anchored: where its peak should be
+
+    def anchor(self, at: int) -> None:
+        """Invert L + r I of one graph; learn its evidence, and a bound for every k."""
+        problem = self.problem
+        k = int(problem.ks[at])
+        profile, ratio = problem.profile(k), self._ratio(at)
+        anchor = Dense(problem.pairs, k, many=False).anchor(ratio)
+        if problem.sigmas is None:
+            value = profile.value(ratio, anchor.logdet)
+            self.next_ratio[at] = _newton(profile, ratio, anchor, *problem.ratio_bounds)
+        else:
+            value = profile.value_at(problem.sigmas[0], ratio, anchor.logdet)
+            self.next_ratio[at] = ratio
+        self.lower[at] = max(self.lower[at], value)
+        self.upper = np.minimum(self.upper, upper_bounds(problem, anchor))
+
+    def next(self) -> int | None:
+        """Where to anchor next, None when no k can beat the best one found."""
+        best = int(np.argmax(self.lower))
+        others = self.upper.copy()
+        others[best] = -np.inf
+        rival = int(np.argmax(others))
+        excess = others[rival] - self.lower[best]
+        if excess <= _tolerance(self.lower[best]):
+            return None
+        # raise the floor instead, where that promises more
+        return best if self.upper[best] - self.lower[best] > excess else rival
+
+    def finalists(self) -> np.ndarray:
+        """Every k that the bounds cannot tell from the best."""
+        best = self.lower.max()
+        return np.flatnonzero(self.upper >= best - _tolerance(best))
+
+    def _ratio(self, at: int) -> float:
+        """The ratio to anchor at: the k's own, or that of the nearest k anchored so far."""
+        if self.problem.sigmas is not None:
+            return self.problem.sigmas[1] / self.problem.sigmas[0]
+        if at in self.next_ratio:
+            return self.next_ratio[at]
+        if not self.next_ratio:
+            return _first_ratio(self.problem, int(self.problem.ks[at]))
+        ks = self.problem.ks
+        near = min(self.next_ratio, key=lambda done: abs(math.log(ks[done] / ks[at])))
+        return self.next_ratio[near]
+
+
+def upper_bounds(problem: Problem, anchor: Anchor) -> np.ndarray:
+    """A bound for each k on its evidence at the best (or the given) sigma0 and sigma2."""
+    t, pairs = problem.targets, problem.pairs
+    rho = resistance_sums(pairs, anchor.inverse, anchor.label, anchor.gap)[problem.ks]
+    q = problem.roughness[problem.ks]
+    if problem.sigmas is not None:
+        sigma0, ratio = problem.sigmas[0], problem.sigmas[1] / problem.sigmas[0]
+        logdet = anchor.logdet + t.n * np.log((rho + ratio * anchor.trace) / t.n)
+        value = 0.5 * t.m * (t.n * math.log(sigma0) + logdet - t.n * math.log(2.0 * math.pi))
+        return value - 0.5 * sigma0 * (q + ratio * t.norm) + t.constant
+    # (rho + r T) / (q + r s) is monotone in r: its maximum is at an end of the bounds
+    low, high = problem.ratio_bounds
+    steepest = np.maximum(
+        (rho + low * anchor.trace) / (q + low * t.norm),
+        (rho + high * anchor.trace) / (q + high * t.norm),
+    )
+    best = anchor.logdet + t.n * (np.log(steepest * t.m) - 1.0 - math.log(2.0 * math.pi))
+    return 0.5 * t.m * best + t.constant
+
+
+def _tolerance(value: float) -> float:
+    """How far rounding may move a bound: values closer than this count as equal."""
+    return 1e-11 * abs(value) + 1e-9
+
+
+def _first_ratio(problem: Problem, k: int) -> float:
+    """A ratio to begin with: q/s, the mean eigenvalue that the targets see."""
+    low, high = problem.ratio_bounds
+    guess = problem.roughness[k] / problem.targets.norm
+    return min(max(guess, low), high)
+
+
+def _newton(profile: Profile, ratio: float, anchor: Anchor, low: float, high: float) -> float:
+    """The ratio that Newton's method in log r goes to next, by steps of at most a factor of 30."""
+    q, s, n = profile.roughness, profile.norm, profile.n
+    share = ratio * s / (q + ratio * s)
+    slope = ratio * anchor.trace - n * share
+    curve = slope - ratio**2 * _inverse_square(anchor, ratio) + n * share * share
+    step = -slope / curve if curve < 0 else math.copysign(1.0, slope)
+    step = min(max(step, -math.log(30.0)), math.log(30.0))
+    return min(max(ratio * math.exp(step), low), high)
+
+
+def _inverse_square(anchor: Anchor, ratio: float) -> float:
+    """tr A^-2, from the lower triangle of the lifted inverse."""
+    entries = anchor.inverse.ravel()  # zeros above the diagonal
+    lifted = 2.0 * float(entries @ entries) - float((anchor.inverse.diagonal() ** 2).sum())
+    return lifted + len(anchor.gap) * (1.0 / ratio**2 - anchor.null**2)
+
+
+# Below this size, threads within the BLAS cost more than they save: dpotrf at n = 500 took 1.31 ms
+# on two and 1.44 ms on one, and several times that when other work kept the second core.
+_BLAS_THREADS_SIZE = 600
+
+
+def _select_by_bounds(problem: Problem, progress: bool) -> tuple[int, Optimum, np.ndarray]:
+    """The best k, its optimum, and every k that was evaluated."""
+    search = _Search(problem)
+    alone = scipy_blas().one_thread() if problem.pairs.n < _BLAS_THREADS_SIZE else nullcontext()
+    with alone, progress_bar(None, progress) as tick:
+        at = _first(problem)
+        while at is not None:
+            search.anchor(at)
+            tick()
+            at = search.next()
+        finalists = search.finalists()
+        found = [evaluate(problem, int(problem.ks[at])) for at in finalists]
+    winner = int(np.argmax([one.log_evidence for one in found]))
+    evaluated = np.union1d(problem.ks[list(search.next_ratio)], problem.ks[finalists])
+    return int(problem.ks[finalists[winner]]), found[winner], evaluated
+
+
+def _first(problem: Problem) -> int:
+    """Position of the first k to anchor: the least rough graph for its size."""
+    ks = problem.ks
+    return int(np.argmin(problem.roughness[ks] / problem.pairs.count[ks]))
+
+
+# ---------------------------------------------------------------------------------------------
+# Leave-one-out
+
+
+def _select_by_loo(
+    X,
+    y,
+    criterion: str,
+    *,
+    graph: str,
+    formulation: str,
+    task: str,
+    center: bool,
+    ks,
+    k_max,
+    sigma0,
+    sigma2,
+    ratio_bounds,
+    metric: str,
+    backend: str,
+) -> Selection:
+    one_of(graph, GRAPHS, "graph")
+    one_of(metric, METRICS, "metric")
+    one_of(backend, BACKENDS, "backend")
+    for name, value in (("sigma0", sigma0), ("sigma2", sigma2)):
+        if value is not None:
+            raise ValueError(f"{name} must be None with criterion={criterion!r}; got {value!r}")
+    points = check_points(X, metric)
+    ks = check_ks(ks, k_max, len(points))
+    bounds = check_ratio_bounds(ratio_bounds)
+    targets = encode(y, len(points), task, formulation, center)
+    ranked = rank(points, int(ks[-1]), metric)
+    by_score = criterion == "loo_log"
+    curve = loo_scores(ranked, targets, graph, bounds, log_score=by_score)
+    scores = (curve.log_score if by_score else -curve.error)[ks - 1]
+    k = int(ks[np.argmax(scores)])
+    sigma0, sigma2, log_evidence, at_bound = None, None, None, False
+    if by_score:
+        ratio = float(curve.ratio[k - 1])
+        at_bound = ratio in bounds
+        # the directed graph's sum over its arcs is the symmetric graph's
+        pairs = pairs_by_rank(ranked, "symmetric" if graph == "knn" else graph)
+        q = float(targets.roughness(pairs)[k])
+        profile = Profile(targets.n, targets.m, targets.norm, targets.constant, q)
+        sigma0, sigma2 = profile.sigma0(ratio), ratio * profile.sigma0(ratio)
+        if graph != "knn":
+            log_evidence = profile.value(ratio, open_graph(pairs, k, False, backend).logdet(ratio))
+    return Selection(
+        k=k,
+        sigma0=sigma0,
+        sigma2=sigma2,
+        log_evidence=log_evidence,
+        graph=graph,
+        formulation=targets.formulation,
+        criterion=criterion,
+        certified=True,
+        evaluated=ks,
+        at_bound=at_bound,
+        metric=metric,
+        center=center,
+    )
