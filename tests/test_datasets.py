@@ -102,8 +102,9 @@ def test_sinc3c_zeros_by_rounding():
     assert whole == {-5: 2, -4: 1, -3: 2, -2: 1, -1: 2, 0: 3, 1: 2, 2: 1, 3: 2, 4: 1, 5: 2}
 
 
-def test_sinc3c_nearest_neighbour_error_is_the_papers():
-    # 6 of 201 is the paper's 0.029851 for k = 1; with the zeros all in class 2 it would be 8.
+def test_sinc3c_nearest_neighbour_error():
+    # 6 of 201 is 0.029851, the paper's error of the mutual and symmetric votes at k = 1, which here
+    # equal that of the nearest neighbour; with the zeros all in class 2 it would be 8.
     data = datasets.make_sinc3c()
     nearest = np.abs(data.X_test - data.X[:, 0]).argmin(axis=1)
     assert np.sum(data.y[nearest] != data.y_test) == 6
