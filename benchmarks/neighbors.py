@@ -13,7 +13,7 @@ import sys
 import numpy as np
 from scipy.spatial import cKDTree
 from sklearn.neighbors import NearestNeighbors
-from timing import best_times, save, verdict
+from timing import best_times, peak_memory, save, verdict
 
 import mksknn
 from mksknn._neighbors import rank
@@ -59,32 +59,14 @@ def goals() -> None:
     ratio = times["mksknn"] / times["sklearn"]
     rows.append(verdict("top 30, n=20,000 d=20: mksknn / sklearn brute", ratio, at_most=1.0))
 
-    peak, result = peak_memory(40_000, 50), 40_000 * 50 * 12 / 2**20
+    setup = "X = np.random.default_rng(0).normal(size=(40_000, 20)); mksknn.neighbors(X[:2000], 50)"
+    peak, result = peak_memory(setup, "mksknn.neighbors(X, 50)"), 40_000 * 50 * 12 / 2**20
     print(f"top 50, n=40,000 d=20: peak {peak:.0f} MB for a result of {result:.0f} MB")
     rows.append(verdict("peak memory / result (n^2 doubles would be 533)", peak / result, at_most=3))
 
     ratio = import_time("mksknn") / import_time("numba, scipy.sparse, scipy.linalg")
     rows.append(verdict("import mksknn / import numba, scipy.sparse, scipy.linalg", ratio, at_most=1.3))
     save("neighbors", rows)
-
-
-def peak_memory(n: int, k: int) -> float:
-    """Megabytes that ranking adds at its peak to what the process had before (Linux)."""
-    code = f"""
-import numpy as np, mksknn
-from pathlib import Path
-def resident(field):
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith(field)) / 1024
-X = np.random.default_rng(0).normal(size=({n}, 20))
-mksknn.neighbors(X[:2000], {k})
-Path("/proc/self/clear_refs").write_text("5")
-before = resident("VmRSS")
-mksknn.neighbors(X, {k})
-print(resident("VmHWM") - before)
-"""
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    return float(done.stdout)
 
 
 def import_time(modules: str) -> float:

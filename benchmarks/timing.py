@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -27,6 +29,24 @@ def verdict(what: str, ratio: float, at_most: float | None = None, at_least: flo
     met = ratio <= at_most if at_most is not None else ratio >= at_least
     print(f"{what:<72} {ratio:9.2f}   goal {goal:<9} {'met' if met else 'MISSED'}", flush=True)
     return {"what": what, "ratio": ratio, "goal": goal, "met": bool(met)}
+
+
+def peak_memory(setup: str, call: str) -> float:
+    """Megabytes that a call adds at its peak to what a fresh process had before it (Linux)."""
+    code = f"""
+import numpy as np, mksknn
+from pathlib import Path
+def resident(field):
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith(field)) / 1024
+{setup}
+Path("/proc/self/clear_refs").write_text("5")
+before = resident("VmRSS")
+{call}
+print(resident("VmHWM") - before)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return float(done.stdout)
 
 
 def save(name: str, rows: object) -> None:
