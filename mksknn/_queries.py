@@ -1,15 +1,15 @@
 """Where queries stand among the training points, for every k up to k_max at once.
 
-A prediction weighs training point i by two facts: the rank of i in the query's own list, and the rank
-that the query would take in i's list. Both graphs at every k follow from the two ranks, so one search
-at k_max serves all k, as averaging over k needs.
+A prediction weighs training point i by two facts: the rank of i in the query's own list, and the
+rank that the query would take in i's list. Every graph at every k follows from the two ranks, so
+one search at k_max serves all k, as averaging over k needs.
 
 The second rank makes training points matter that the query itself does not have among its nearest:
 point i would adopt the query if it lies nearer than i's k_max-th neighbour. Three routes find them,
 all with the exact distances of `_neighbors`, so all return the same bits:
 
-- in few dimensions a k-d tree on the training points, in which every box also knows the largest
-  such radius of its points;
+- in few dimensions a k-d tree on the training points, in which every node also knows the box around
+  the balls in which its points adopt;
 - in many dimensions the scan in which matrix products rule pairs out, by either rank;
 - otherwise (other metrics, precomputed distances, k near n) whole rows of distances.
 """
@@ -100,27 +100,33 @@ class LinkFinder:
         if graph == "symmetric":
             radii = np.ascontiguousarray(self._lists[:, -1])
         self._radii = radii
+        self._order = None
         if self._route == "tree":
-            self._tree = _build_tree(points, radii, self._space.code)
+            self._tree = _build_tree(points, radii)
+            # neighbouring queries one after another find the same part of the tree in the cache:
+            # 100,000 of them in 3 dimensions took 0.9 s instead of 1.6 s
+            self._order = _build_tree(new, np.zeros(0)).order
+            self._new = new[self._order]
         elif self._route == "scan":
             self._pruner = _Pruner(self._space, new)
             self._reach = radii if metric == "cosine" else radii * radii
 
     @property
     def block(self) -> int:
-        """How many queries to search at a time: enough to be quick, few enough to hold the links."""
+        """Queries to search at a time: enough to be quick, few enough to hold their links."""
         if self._route == "rows":
             return max(1, _SORT_BLOCK // len(self._space.points))
         return _SCAN_ROWS if self._route == "scan" else _TREE_ROWS
 
-    def run(self, work: Callable[[Links, int, int], None]) -> None:
-        """Call ``work(links, start, stop)`` for every block of queries, on all threads."""
+    def run(self, work: Callable[[Links, np.ndarray], None]) -> None:
+        """Call ``work(links, rows)`` for blocks of queries, on all threads; `rows` says which."""
+        order = np.arange(len(self._new)) if self._order is None else self._order
+
+        def block(start: int, stop: int) -> None:
+            work(self.find(start, stop), order[start:stop])
+
         with scipy_blas().one_thread():
-            run_blocks(
-                lambda start, stop: work(self.find(start, stop), start, stop),
-                len(self._new),
-                self.block,
-            )
+            run_blocks(block, len(self._new), self.block)
 
     def find(self, start: int, stop: int) -> Links:
         """Links of the queries ``start:stop``, on the calling thread alone."""
@@ -434,14 +440,16 @@ def _scan_row_both(
 # ---------------------------------------------------------------------------------------------
 # The tree
 #
-# Distances to a box are computed with the operations of distances to a point, in the same order, and
-# each of them is monotone also after rounding. So a box is never farther than a point in it, not even
-# by one unit in the last place, and what is pruned is beyond doubt. Squares stand for Euclidean
-# distances; the factor _WIDER keeps those whose square root rounds to the same number.
+# Distances to a box are computed with the operations of distances to a point, in the same order,
+# and each of them is monotone also after rounding. So a box is never farther than a point in it,
+# not even by one unit in the last place, and what is pruned is beyond doubt. Squares stand for
+# Euclidean distances; the factor _WIDER keeps those whose square root rounds to the same number.
+# The balls' boxes do suffer rounding, by less than _MARGIN of centre plus radius.
 
-_LEAF = 16
+_LEAF = 16  # 12 to 32 took the same time in 3 dimensions
 _WIDER = 1.0 + 1e-15
-_STACK = 128  # depth of the tree plus one: sizes halve, so 64 would do
+_MARGIN = 1e-15
+_STACK = 64  # a search keeps one node waiting per level, and 2**31 points make 28 levels
 
 
 class _Tree(NamedTuple):
@@ -454,22 +462,21 @@ class _Tree(NamedTuple):
     begin: np.ndarray  # the points of a node
     end: np.ndarray
     child: np.ndarray  # the first of two children, the second follows; 0 marks a leaf
-    reach: np.ndarray  # the largest radius in a node (Euclidean: its square, widened)
+    reach: np.ndarray  # (nodes, 2, d), boxes around the balls of the points in a node
 
 
 @kernel
-def _build_tree(points, radii, code):
+def _build_tree(points, radii):
     """A k-d tree by halving boxes across their longest side; children follow their parents."""
     n, d = points.shape
     order = np.arange(n).astype(np.int32)
     size = 1
     while size * _LEAF < 2 * n:
         size *= 2
-    size = 2 * size
     boxes = np.empty((size, 2, d))
     begin, end = np.empty(size, np.int32), np.empty(size, np.int32)
     child = np.zeros(size, np.int32)
-    reach = np.zeros(size)
+    reach = np.empty((size if radii.shape[0] else 0, 2, d))
     begin[0], end[0] = 0, n
     made = 1
     node = 0
@@ -483,10 +490,14 @@ def _build_tree(points, radii, code):
             for c in range(d):
                 low[c] = min(low[c], points[i, c])
                 high[c] = max(high[c], points[i, c])
-            if radii.shape[0]:
-                reach[node] = max(reach[node], radii[i])
-        if code == 0:
-            reach[node] = reach[node] * reach[node] * _WIDER
+        if radii.shape[0]:
+            reach[node] = boxes[node]
+            for e in range(first, last):
+                i = order[e]
+                for c in range(d):
+                    far = radii[i] + _MARGIN * (radii[i] + abs(points[i, c]))
+                    reach[node, 0, c] = min(reach[node, 0, c], points[i, c] - far)
+                    reach[node, 1, c] = max(reach[node, 1, c], points[i, c] + far)
         if last - first > _LEAF:
             axis = np.argmax(high - low)
             middle = (first + last) // 2
@@ -544,6 +555,14 @@ def _to_box(x, box, code):
         else:
             total = max(total, gap)
     return total
+
+
+@kernel
+def _inside(x, box):
+    for c in range(x.shape[0]):
+        if x[c] < box[0, c] or x[c] > box[1, c]:
+            return False
+    return True
 
 
 @kernel
@@ -639,7 +658,7 @@ def _find_adopters(tree, x, code, found_i, found_d, stack, leaf):
         node = stack[depth]
         if tree.child[node]:
             for side in range(tree.child[node], tree.child[node] + 2):
-                if _to_box(x, tree.boxes[side], code) <= tree.reach[side]:
+                if _inside(x, tree.reach[side]):
                     stack[depth] = side
                     depth += 1
             continue
