@@ -9,8 +9,10 @@ from . import datasets
 from ._config import show_config
 from ._evidence import EvidenceCurve, evidence_curve, log_evidence
 from ._graphs import knn_graph
+from ._logdet import selected_inverse
 from ._loo import LooCurve, loo_curve
 from ._neighbors import Neighbors, neighbors
+from ._prediction import Prediction, predict
 from ._selection import Selection, select_k
 from ._version import __version__
 
@@ -18,6 +20,7 @@ __all__ = [
     "EvidenceCurve",
     "LooCurve",
     "Neighbors",
+    "Prediction",
     "Selection",
     "__version__",
     "datasets",
@@ -26,6 +29,8 @@ __all__ = [
     "log_evidence",
     "loo_curve",
     "neighbors",
+    "predict",
     "select_k",
+    "selected_inverse",
     "show_config",
 ]
