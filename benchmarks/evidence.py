@@ -1,7 +1,7 @@
 """The evidence over k against bare LAPACK, scikit-learn's grid search and a careful NumPy sweep.
 
-    python benchmarks/evidence.py             the goals, as ratios in one run
-    python benchmarks/evidence.py --backends  LAPACK against CHOLMOD, on which the choice rests
+python benchmarks/evidence.py             the goals, as ratios in one run
+python benchmarks/evidence.py --backends  LAPACK against CHOLMOD, on which the choice rests
 """
 
 from __future__ import annotations
@@ -83,10 +83,11 @@ def selection() -> list[dict]:
     times["numpy"] = (time.perf_counter() - start) * 999 / len(sampled)
     print(times, mksknn.select_k(X, y))
     print(f"(grid search timed at {len(grid)} of 899 k, the NumPy sweep at {len(sampled)} of 999)")
-    grid_search, numpy = times["grid_search"] / times["select_k"], times["numpy"] / times["select_k"]
+    ours = times["select_k"]
+    grid, sweep = times["grid_search"] / ours, times["numpy"] / ours
     return [
-        verdict("GridSearchCV over 1..899 / select_k, n=1,000", grid_search, at_least=300),
-        verdict("NumPy slogdet and L-BFGS for each k / select_k", numpy, at_least=30),
+        verdict("GridSearchCV over 1..899 / select_k, n=1,000", grid, at_least=300),
+        verdict("NumPy slogdet and L-BFGS for each k / select_k", sweep, at_least=30),
     ]
 
 
@@ -167,7 +168,7 @@ def _seconds(code: str, environment) -> float:
 
 def backends() -> None:
     """Time per factorization, and flops of the sparse one over those of the dense one."""
-    print(f"{'n':>6}{'d':>4}{'k':>5}  dpotrf  dsytrd  analysis  cholmod [s]   flops ratio, time ratio")
+    print("     n   d    k  dpotrf  dsytrd  analysis  cholmod [s]   flops ratio, time ratio")
     random = np.random.default_rng(0)
     for n in (200, 400, 800, 1600, 3200):
         for d in (2, 5, 20):
@@ -184,10 +185,8 @@ def backends() -> None:
                 )
                 shown = "  ".join(f"{seconds:.4f}" for seconds in times.values())
                 flops = opened.flops / (n**3 / 3)
-                print(
-                    f"{n:>6}{d:>4}{k:>5}  {shown}   {flops:.4f}  {times['sparse'] / times['one']:.4f}",
-                    flush=True,
-                )
+                ratio = times["sparse"] / times["one"]
+                print(f"{n:>6}{d:>4}{k:>5}  {shown}   {flops:.4f}  {ratio:.4f}", flush=True)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Neighbour ranking against scikit-learn and SciPy.
 
-    python benchmarks/neighbors.py            the goals, as ratios in one run
-    python benchmarks/neighbors.py --routes   our own routes against each other
+python benchmarks/neighbors.py            the goals, as ratios in one run
+python benchmarks/neighbors.py --routes   our own routes against each other
 """
 
 from __future__ import annotations
@@ -29,9 +29,11 @@ def goals() -> None:
     mksknn.neighbors(X[:100])
     times = best_times(
         mksknn=lambda: mksknn.neighbors(X),
-        sklearn=lambda: NearestNeighbors(n_neighbors=len(X) - 1, algorithm="brute", n_jobs=2)
-        .fit(X)
-        .kneighbors(),
+        sklearn=lambda: (
+            NearestNeighbors(n_neighbors=len(X) - 1, algorithm="brute", n_jobs=2)
+            .fit(X)
+            .kneighbors()
+        ),
     )
     print(times)
     ratio = times["sklearn"] / times["mksknn"]
@@ -51,9 +53,9 @@ def goals() -> None:
     mksknn.neighbors(X[:2000], 5)
     times = best_times(
         mksknn=lambda: mksknn.neighbors(X, 30),
-        sklearn=lambda: NearestNeighbors(n_neighbors=30, algorithm="brute", n_jobs=2)
-        .fit(X)
-        .kneighbors(),
+        sklearn=lambda: (
+            NearestNeighbors(n_neighbors=30, algorithm="brute", n_jobs=2).fit(X).kneighbors()
+        ),
     )
     print(times)
     ratio = times["mksknn"] / times["sklearn"]
@@ -62,10 +64,12 @@ def goals() -> None:
     setup = "X = np.random.default_rng(0).normal(size=(40_000, 20)); mksknn.neighbors(X[:2000], 50)"
     peak, result = peak_memory(setup, "mksknn.neighbors(X, 50)"), 40_000 * 50 * 12 / 2**20
     print(f"top 50, n=40,000 d=20: peak {peak:.0f} MB for a result of {result:.0f} MB")
-    rows.append(verdict("peak memory / result (n^2 doubles would be 533)", peak / result, at_most=3))
+    what = "peak memory / result (n^2 doubles would be 533)"
+    rows.append(verdict(what, peak / result, at_most=3))
 
     ratio = import_time("mksknn") / import_time("numba, scipy.sparse, scipy.linalg")
-    rows.append(verdict("import mksknn / import numba, scipy.sparse, scipy.linalg", ratio, at_most=1.3))
+    what = "import mksknn / import numba, scipy.sparse, scipy.linalg"
+    rows.append(verdict(what, ratio, at_most=1.3))
     save("neighbors", rows)
 
 

@@ -1,8 +1,8 @@
 """Which k? Exact Bayesian answers for mutual and symmetric k-nearest neighbours.
 
-The story, in the order of the files: `neighbors` ranks, `knn_graph` weighs, `log_evidence` scores one
-k and `evidence_curve` all of them, `select_k` finds the best with a proof, `loo_curve` gives a second
-opinion, and `predict` uses the k for labels, means, variances and probabilities.
+The story, in the order of the files: `neighbors` ranks, `knn_graph` weighs, `log_evidence` scores
+one k and `evidence_curve` all of them, `select_k` finds the best with a proof, `loo_curve` gives a
+second opinion, and `predict` uses the k for labels, means, variances and probabilities.
 """
 
 from . import datasets
@@ -12,6 +12,7 @@ from ._graphs import knn_graph
 from ._logdet import selected_inverse
 from ._loo import LooCurve, loo_curve
 from ._neighbors import Neighbors, neighbors
+from ._plotting import plot_curve, plot_decision
 from ._prediction import Prediction, predict
 from ._selection import Selection, select_k
 from ._version import __version__
@@ -29,6 +30,8 @@ __all__ = [
     "log_evidence",
     "loo_curve",
     "neighbors",
+    "plot_curve",
+    "plot_decision",
     "predict",
     "select_k",
     "selected_inverse",

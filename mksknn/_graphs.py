@@ -269,8 +269,8 @@ def resistance_sums(
 ) -> np.ndarray:
     """rho_k for k = 0..k_max: the sum over edges of the resistance B_ii + B_jj - 2 B_ij.
 
-    B is the inverse of L_a + r_a I at an anchor; only its lower triangle is read. Between two of the
-    anchor's components, `gap` of both is added (see `Anchor`).
+    B is the inverse of L_a + r_a I at an anchor; only its lower triangle is read. Between two of
+    the anchor's components, `gap` of both is added (see `Anchor`).
     """
     out = np.zeros(pairs.k_max + 1)
     diagonal = inverse.diagonal().copy()

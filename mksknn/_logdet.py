@@ -1,7 +1,7 @@
 """Exact log|L_k + r I|: LAPACK on dense matrices, CHOLMOD or SuperLU on sparse ones.
 
-The only file that imports scikit-sparse. A backend is opened once per graph and asked for any number
-of ratios r:
+The only file that imports scikit-sparse. A backend is opened once per graph and asked for any
+number of ratios r:
 
 - "lapack": one r is a Cholesky factorization; for several, the Laplacian is reduced to tridiagonal
   form once and every r costs O(n);
@@ -21,9 +21,10 @@ from scipy.sparse import csc_array, csc_matrix, eye_array, tril
 
 from ._blas import Blas, cholesky, cholesky_inverse, tridiagonalize
 from ._graphs import Pairs, components, dense_laplacian, sparse_laplacian
+from ._inverse import inverse_entries
 from ._jit import kernel
 from ._search import peak_of_values
-from ._validation import check_memory, free_memory
+from ._validation import check_memory, check_symmetric, free_memory
 
 BACKENDS = ("auto", "lapack", "cholmod", "superlu")
 
@@ -64,8 +65,8 @@ class Anchor:
     """A = L_a + r_a I inverted.
 
     In `inverse` the null vectors of L_a have the eigenvalue 1/(r_a + lift) and not 1/r_a (see
-    `Dense`). That changes no resistance within a component; one between the components c and d lacks
-    ``gap[c] + gap[d]``.
+    `Dense`). That changes no resistance within a component; one between the components c and d
+    lacks ``gap[c] + gap[d]``.
     """
 
     logdet: float
@@ -79,10 +80,10 @@ class Anchor:
 class Dense:
     """log|L + r I| of one graph by LAPACK; `many` says that more than one r will be asked for.
 
-    L is singular: its null vectors are the indicators 1_c of the connected components c. Factorizing
-    L + r I at r = 1e-6 as it stands would lose half the digits to their eigenvalue, which is r and
-    known. So L is lifted to L + lift * sum_c 1_c 1_c'/|c|, in which that eigenvalue is lift + r, and
-    each component's log(lift + r) is traded for log r at the end.
+    L is singular: its null vectors are the indicators 1_c of the connected components c.
+    Factorizing L + r I at r = 1e-6 as it stands would lose half the digits to their eigenvalue,
+    which is r and known. So L is lifted to L + lift * sum_c 1_c 1_c'/|c|, in which that eigenvalue
+    is lift + r, and each component's log(lift + r) is traded for log r at the end.
     """
 
     backend = "lapack"
@@ -293,6 +294,7 @@ class _Grounded:
         return np.bincount(self._label, values, minlength=self._components.count)
 
     def _trace_of_part(self, block: int = 128) -> float:
+        """tr M^-1, by solves with the columns of the identity."""
         n = self._matrix.shape[0]
         total = 0.0
         for start in range(0, n, block):
@@ -303,39 +305,72 @@ class _Grounded:
         return total
 
 
-# METIS made the numeric factorization of k-NN graphs 2 to 4 times faster than AMD from this size on;
-# below it, the ordering itself costs more than it saves.
+# METIS made the numeric factorization of k-NN graphs 2 to 4 times faster than AMD from this size
+# on; below it, the ordering itself costs more than it saves.
 _METIS_SIZE = 4_000
 
 
+class _CholmodFactor:
+    """A CHOLMOD factorization, through scikit-sparse 0.4 or 0.5."""
+
+    def __init__(self, lower: csc_matrix) -> None:
+        self._matrix = lower  # its lower triangle is all that CHOLMOD reads
+        order = "metis" if lower.shape[0] >= _METIS_SIZE else "amd"
+        module = cholmod()
+        self._old = hasattr(module, "analyze")  # scikit-sparse 0.4
+        if self._old:
+            self._factor = module.analyze(lower, ordering_method=order)
+            self.permutation = self._factor.P()
+            self.solve = self._factor.solve_A
+        else:
+            self._factor = module.CholeskyFactor(lower, lower=True, order=order)
+            self.permutation = self._factor.get_perm()
+            self.solve = self._factor.solve
+        self.fill, self.flops = fill_and_flops(lower, self.permutation)
+
+    def factorize(self, shift: float) -> None:
+        """Factorize the matrix plus shift on its diagonal."""
+        check_memory(
+            12.0 * self.fill,
+            f"the Cholesky factor of this matrix ({self.fill:.3g} entries)",
+            "lower k_max, or the number of points",
+        )
+        if self._old:
+            self._factor.cholesky_inplace(self._matrix, beta=shift)
+        else:
+            self._factor.factorize(self._matrix, beta=shift)
+
+    def logdet(self) -> float:
+        """log of the determinant."""
+        return float(self._factor.logdet())
+
+    def inverse_entries(self, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
+        """Entries of the inverse, on the pattern of the matrix."""
+        # 0.5's L drops entries that cancel to zero, of which Takahashi's equations need the places
+        lower = csc_matrix(self._factor.L() if self._old else self._factor.factor)
+        lower.sort_indices()
+        place = np.empty(len(self.permutation), np.int64)
+        place[self.permutation] = np.arange(len(place))
+        return inverse_entries(lower.indptr, lower.indices, lower.data, place[rows], place[columns])
+
+
 class Cholmod(_Grounded):
-    """CHOLMOD through scikit-sparse 0.4 or 0.5: one analysis, then a factorization for each r."""
+    """CHOLMOD: one analysis, then a factorization for each r."""
 
     backend = "cholmod"
 
     def _analyze(self) -> None:
-        order = "metis" if self._matrix.shape[0] >= _METIS_SIZE else "amd"
-        module = cholmod()
-        if hasattr(module, "analyze"):  # scikit-sparse 0.4
-            self._factor = module.analyze(self._matrix, ordering_method=order)
-            self._refactor = self._factor.cholesky_inplace
-            self._solve = self._factor.solve_A
-            permutation = self._factor.P()
-        else:
-            self._factor = module.CholeskyFactor(self._matrix, lower=True, order=order)
-            self._refactor = self._factor.factorize
-            self._solve = self._factor.solve
-            permutation = self._factor.get_perm()
-        self.fill, self.flops = fill_and_flops(self._matrix, permutation)
+        self._factor = _CholmodFactor(self._matrix)
+        self._solve = self._factor.solve
+        self.flops = self._factor.flops
 
     def _factorize(self, ratio: float) -> float:
-        check_memory(
-            12.0 * self.fill,
-            f"the Cholesky factor of this graph ({self.fill:.3g} entries)",
-            "lower k_max, or the number of points",
-        )
-        self._refactor(self._matrix, beta=ratio)
-        return float(self._factor.logdet())
+        self._factor.factorize(ratio)
+        return self._factor.logdet()
+
+    def _trace_of_part(self) -> float:
+        everyone = np.arange(self._matrix.shape[0])
+        return float(self._factor.inverse_entries(everyone, everyone).sum())
 
 
 class SuperLU(_Grounded):
@@ -391,6 +426,47 @@ def _column_counts(starts, indices):
                 seen[j] = i
                 j = parent[j]
     return counts
+
+
+def selected_inverse(A) -> csc_array:
+    """Compute the entries of a sparse inverse where the matrix itself has entries.
+
+    Parameters
+    ----------
+    A : sparse array, shape (n, n)
+        Symmetric and positive definite.
+
+    Returns
+    -------
+    scipy.sparse.csc_array, shape (n, n)
+        The entries of the inverse of `A` at the non-zeros of `A` and on its diagonal. They cost
+        about as much as a few Cholesky factorizations, whatever the size of the full inverse.
+
+    Examples
+    --------
+    >>> import scipy.sparse
+    >>> import mksknn
+    >>> A = scipy.sparse.diags_array([[-1.0] * 3, [3.0] * 4, [-1.0] * 3], offsets=[-1, 0, 1])
+    >>> mksknn.selected_inverse(A).toarray().round(4).tolist()  # doctest: +NORMALIZE_WHITESPACE
+    [[0.3818, 0.1455, 0.0, 0.0], [0.1455, 0.4364, 0.1636, 0.0],
+     [0.0, 0.1636, 0.4364, 0.1455], [0.0, 0.0, 0.1455, 0.3818]]
+    """
+    full = check_symmetric(A, "A")
+    if cholmod() is None:
+        raise ImportError("selected_inverse needs scikit-sparse: pip install mksknn[cholmod]")
+    lower = csc_matrix(tril(full), dtype=np.float64)
+    factor = _CholmodFactor(lower)
+    try:
+        factor.factorize(0.0)
+        values = factor.logdet()
+    except cholmod().CholmodNotPositiveDefiniteError:
+        values = np.nan
+    if not np.isfinite(values):
+        raise ValueError("A must be positive definite; its Cholesky factorization failed")
+    half = lower.tocoo()
+    entries = factor.inverse_entries(half.row, half.col)
+    inverse = csc_array((entries, (half.row, half.col)), shape=full.shape)
+    return csc_array(inverse + tril(inverse, -1).T)
 
 
 # ---------------------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 """One sweep over k, spread over this process's threads or a caller's executor.
 
-The chunks of a sweep are fixed by the problem, never by who works on them, and each is computed from
-nothing but itself: so the answer is the same for any number of threads, processes or machines.
+The chunks of a sweep are fixed by the problem, never by who works on them, and each is computed
+from nothing but itself: so the answer is the same for any number of threads, processes or machines.
 """
 
 from __future__ import annotations

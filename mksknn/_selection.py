@@ -1,8 +1,8 @@
 """The best k, with a proof that no other is better.
 
-One anchor, a graph a with a ratio r_a inverted once, bounds the best evidence of every other k over
-all sigma0 and sigma2 (docs/theory): with A = L_a + r_a I, T = tr A^-1 and rho_k the resistances of A
-summed over the edges of graph k,
+One anchor, a graph a with a ratio r_a inverted once, bounds the best evidence of every other k
+over all sigma0 and sigma2 (docs/theory): with A = L_a + r_a I, T = tr A^-1 and rho_k the
+resistances of A summed over the edges of graph k,
 
     log|L_k + r I| <= log|A| + n log((rho_k + r T) / n).
 
@@ -126,8 +126,8 @@ def select_k(
         leave-one-out error. "loo_log": the highest leave-one-out log score.
     graph : str
         "symmetric" or "mutual"; the leave-one-out criteria know "knn" too.
-    formulation, task, center, ks, k_max, sigma0, sigma2, ratio_bounds, metric, executor, progress, \
-    backend
+    formulation, task, center, ks, k_max, sigma0, sigma2, ratio_bounds, metric, executor, \
+    progress, backend
         As in :func:`evidence_curve`. The leave-one-out criteria take no sigmas.
 
     Returns
@@ -206,7 +206,7 @@ class _Search:
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
-        # A k that brings no pair in has the graph of the k before it, and the smaller of equals wins.
+        # A k that brings no pair in has the graph of the k before it; the smaller of equals wins.
         counts = problem.pairs.count[problem.ks]
         distinct = np.diff(counts, prepend=-1) > 0
         self.upper = np.where(distinct, np.inf, -np.inf)  # of the best evidence of each k

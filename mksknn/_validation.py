@@ -377,6 +377,22 @@ def _is_missing(label: object) -> bool:
         return False
 
 
+def check_symmetric(A: object, name: str) -> scipy.sparse.csc_array:
+    """Return a symmetric sparse matrix of finite floats."""
+    if not scipy.sparse.issparse(A):
+        raise TypeError(f"{name} must be a SciPy sparse array; got {type(A).__name__}")
+    if A.dtype.kind not in "fiub":
+        raise TypeError(f"{name} must hold real numbers; got dtype {A.dtype}")
+    matrix = scipy.sparse.csc_array(A, dtype=np.float64)
+    if matrix.shape[0] != matrix.shape[1] or not matrix.shape[0]:
+        raise ValueError(f"{name} must be square and not empty; got shape {matrix.shape}")
+    if not np.isfinite(matrix.data).all():
+        raise ValueError(f"{name} must be finite; got {matrix.data[~np.isfinite(matrix.data)][0]}")
+    if (matrix != matrix.T).nnz:
+        raise ValueError(f"{name} must be symmetric; {(matrix != matrix.T).nnz} entries differ")
+    return matrix
+
+
 def check_memory(needed: float, what: str, advice: str) -> None:
     """Refuse a request that the machine's free memory cannot hold, before allocating."""
     free = free_memory()
