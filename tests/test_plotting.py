@@ -1,0 +1,267 @@
+"""What the figures contain: lines, markers, colours, labels and legends, not pixels."""
+
+import builtins
+
+import matplotlib
+
+matplotlib.use("Agg")
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+from matplotlib.colors import to_rgb
+
+import mksknn
+from mksknn import datasets
+
+SINC = datasets.make_sinc3c()
+THYROID = datasets.load_new_thyroid()
+
+
+@pytest.fixture(autouse=True)
+def close_figures():
+    yield
+    plt.close("all")
+
+
+def two_clusters(n=12):
+    """Two pure, well separated clusters in the plane."""
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(2 * n, 2))
+    X[n:] += 50.0
+    return X, np.repeat(["left", "right"], n)
+
+
+def lines(ax):
+    """{label: line} of what is drawn."""
+    return {line.get_label(): line for line in ax.get_lines()}
+
+
+def legend(ax):
+    return [text.get_text() for text in ax.get_legend().get_texts()]
+
+
+# ---------------------------------------------------------------------------------------------
+# Curves
+
+
+@pytest.mark.parametrize("graph", ["mutual", "symmetric"])
+@pytest.mark.parametrize("formulation", ["I", "II"])
+def test_evidence_curve(graph, formulation):
+    curve = mksknn.evidence_curve(SINC.X, SINC.y, graph=graph, formulation=formulation, k_max=15)
+    ax = mksknn.plot_curve(curve)
+    drawn = lines(ax)
+    x, y = drawn[f"{graph}, formulation {formulation}"].get_data()
+    np.testing.assert_array_equal(x, curve.k)
+    np.testing.assert_array_equal(y, curve.log_evidence)
+    best = drawn[f"best k = {curve.best_k}"]
+    assert best.get_xdata() == [curve.best_k]
+    assert best.get_ydata() == [curve.log_evidence.max()]
+    assert best.get_marker() == "o"
+    assert ax.get_xlabel() == "k, number of neighbours"
+    assert ax.get_ylabel() == "log evidence (nats)"
+    assert legend(ax) == list(drawn)
+
+
+def test_points_at_a_bound_are_marked():
+    X, y = two_clusters()
+    curve = mksknn.evidence_curve(X, y)
+    assert 0 < curve.at_bound.sum() < len(curve.k)
+    ax = mksknn.plot_curve(curve)
+    marked = lines(ax)["ratio at a bound"]
+    np.testing.assert_array_equal(marked.get_xdata(), curve.k[curve.at_bound])
+    np.testing.assert_array_equal(marked.get_ydata(), curve.log_evidence[curve.at_bound])
+    assert marked.get_linestyle() == "None"
+    assert "ratio at a bound" in legend(ax)
+
+
+def test_no_bound_in_the_legend_where_none_was_met():
+    curve = mksknn.evidence_curve(THYROID.X, THYROID.y, k_max=12)
+    assert not curve.at_bound.any()
+    assert "ratio at a bound" not in legend(mksknn.plot_curve(curve))
+
+
+@pytest.mark.parametrize("graph", ["knn", "mutual", "symmetric"])
+@pytest.mark.parametrize("score", ["error", "log_score"])
+def test_loo_curve(graph, score):
+    curve = mksknn.loo_curve(SINC.X, SINC.y, graph=graph)
+    ax = mksknn.plot_curve(curve, score=score)
+    drawn = lines(ax)
+    np.testing.assert_array_equal(drawn[graph].get_xdata(), curve.k)
+    np.testing.assert_array_equal(drawn[graph].get_ydata(), getattr(curve, score))
+    k = curve.best_k if score == "error" else curve.best_k_log
+    best = drawn[f"best k = {k}"]
+    assert best.get_ydata() == [getattr(curve, score)[k - 1]]
+    assert ("log score" in ax.get_ylabel()) == (score == "log_score")
+
+
+@pytest.mark.skipif(not hasattr(mksknn, "posterior"), reason="not there yet")
+def test_posterior():
+    found = mksknn.posterior(SINC.X, SINC.y)
+    ax = mksknn.plot_curve(found)
+    (bars,) = ax.containers
+    np.testing.assert_allclose([bar.get_height() for bar in bars], found.probability)
+    np.testing.assert_allclose([bar.get_center()[0] for bar in bars], found.k)
+    low, high = found.interval
+    assert f"95% interval: {low} to {high}" in legend(ax)
+    (best,) = (line for line in ax.get_lines() if line.get_label().startswith("most probable"))
+    assert best.get_xdata() == [found.k[np.argmax(found.probability)]]
+    assert best.get_ydata() == [found.probability.max()]
+    assert ax.get_ylabel() == "probability of k"
+    assert ax.get_ylim()[0] == 0
+
+
+@pytest.mark.skipif(not hasattr(mksknn, "posterior"), reason="not there yet")
+def test_wide_posterior_is_an_area():
+    rng = np.random.default_rng(2)
+    found = mksknn.posterior(rng.normal(size=(90, 2)), rng.integers(0, 2, 90))
+    low, high = found.interval
+    if high - low < 60:
+        pytest.skip(f"the interval of this draw is only {low} to {high}")
+    ax = mksknn.plot_curve(found)
+    assert not ax.containers
+    assert len(ax.collections) == 1
+
+
+def test_curves_share_axes():
+    fig, ax = plt.subplots()
+    for graph in ("mutual", "symmetric"):
+        curve = mksknn.evidence_curve(SINC.X, SINC.y, graph=graph, k_max=9)
+        assert mksknn.plot_curve(curve, ax, label=graph.upper()) is ax
+    assert plt.get_fignums() == [fig.number]
+    drawn = lines(ax)
+    assert {"MUTUAL", "SYMMETRIC"} <= set(drawn) & set(legend(ax))
+    assert drawn["MUTUAL"].get_color() != drawn["SYMMETRIC"].get_color()
+
+
+def test_selection_marks_what_was_evaluated():
+    curve = mksknn.evidence_curve(THYROID.X, THYROID.y, k_max=40)
+    best = mksknn.select_k(THYROID.X, THYROID.y, k_max=40)
+    ax = mksknn.plot_curve(curve, selection=best)
+    label = f"evaluated by select_k: {len(best.evaluated)} of 40"
+    np.testing.assert_array_equal(lines(ax)[label].get_xdata(), best.evaluated)
+    assert label in legend(ax)
+    # marks along the edge leave the range of the evidence alone
+    assert ax.get_ylim()[0] < curve.log_evidence.min() < curve.log_evidence.max() < ax.get_ylim()[1]
+
+
+def test_long_curves_have_no_dots():
+    short = mksknn.loo_curve(THYROID.X, THYROID.y, k_max=20)
+    long = mksknn.loo_curve(THYROID.X, THYROID.y)
+    assert lines(mksknn.plot_curve(short))["knn"].get_marker() == "."
+    assert lines(mksknn.plot_curve(long))["knn"].get_marker() in ("", "None", None)
+
+
+def test_k_axis_has_whole_numbers():
+    curve = mksknn.evidence_curve(SINC.X, SINC.y, k_max=3)
+    ticks = mksknn.plot_curve(curve).get_xticks()
+    np.testing.assert_array_equal(ticks, np.round(ticks))
+
+
+@pytest.mark.parametrize("curve", [None, [1.0, 2.0], SINC])
+def test_other_things_are_no_curves(curve):
+    with pytest.raises(TypeError, match="curve must be"):
+        mksknn.plot_curve(curve)
+
+
+def test_bad_arguments():
+    curve = mksknn.loo_curve(SINC.X, SINC.y, k_max=4)
+    with pytest.raises(ValueError, match="score"):
+        mksknn.plot_curve(curve, score="accuracy")
+    with pytest.raises(TypeError, match="selection"):
+        mksknn.plot_curve(curve, selection=3)
+
+
+def test_without_matplotlib_it_says_what_to_install(monkeypatch):
+    curve = mksknn.loo_curve(SINC.X, SINC.y, k_max=4)
+    real = builtins.__import__
+
+    def no_matplotlib(name, *args, **kwargs):
+        if name.startswith("matplotlib"):
+            raise ImportError(name)
+        return real(name, *args, **kwargs)
+
+    monkeypatch.setattr(builtins, "__import__", no_matplotlib)
+    with pytest.raises(ImportError, match=r"mksknn\[plot\]"):
+        mksknn.plot_curve(curve)
+
+
+# ---------------------------------------------------------------------------------------------
+# The plane
+
+
+def shades(ax, resolution):
+    """The colours of the grid, (second axis, first axis, rgb)."""
+    array = np.asarray(ax.collections[0].get_array())
+    return array.reshape(resolution, resolution, -1)
+
+
+def test_decision_regions():
+    X, y = two_clusters()
+    ax = mksknn.plot_decision(X, y, k=3, resolution=20)
+    assert legend(ax) == ["left", "right"]
+    mesh, left, right = ax.collections
+    np.testing.assert_allclose(left.get_offsets(), X[y == "left"])
+    np.testing.assert_allclose(right.get_offsets(), X[y == "right"])
+    colours = [to_rgb(one.get_facecolor()[0]) for one in (left, right)]
+    assert colours[0] != colours[1]
+    # a certain class shows its own colour, lightened
+    grid = shades(ax, 20)
+    for corner, colour in ((grid[0, 0], colours[0]), (grid[-1, -1], colours[1])):
+        np.testing.assert_allclose(corner, 1 - 0.65 * (1 - np.array(colour)))
+    low, high = X.min(axis=0), X.max(axis=0)
+    assert ax.get_xlim()[0] < low[0] < high[0] < ax.get_xlim()[1]
+    assert ax.get_ylim()[0] < low[1] < high[1] < ax.get_ylim()[1]
+
+
+def test_colours_fade_with_the_probability():
+    X, y = two_clusters()
+    strong = mksknn.plot_decision(X, y, k=3, sigma0=1.0, sigma2=1e-6, resolution=6)
+    weak = mksknn.plot_decision(X, y, k=3, sigma0=1.0, sigma2=1e6, resolution=6)
+    assert shades(weak, 6).min() > 0.99  # white: both classes as probable
+    assert shades(strong, 6).min() < 0.5
+
+
+def test_regions_agree_with_predict():
+    X = THYROID.X[:, [1, 3]]
+    best = mksknn.select_k(X, THYROID.y, k_max=20)
+    ax = mksknn.plot_decision(X, THYROID.y, best, resolution=9, class_names=THYROID.class_names)
+    assert legend(ax) == list(THYROID.class_names)
+    x0, x1 = (np.linspace(*limits, 9) for limits in (ax.get_xlim(), ax.get_ylim()))
+    first, second = np.meshgrid(x0, x1)
+    found = mksknn.predict(X, THYROID.y, np.column_stack([first.ravel(), second.ravel()]), best)
+    grid = shades(ax, 9).reshape(-1, 3)
+    colours = np.array([to_rgb(one.get_facecolor()[0]) for one in ax.collections[1:]])
+    own = found.probability.max(axis=1)
+    expected = 1 - 0.65 * np.clip((3 * own - 1) / 2, 0, 1)[:, None] * (1 - colours[found.label])
+    np.testing.assert_allclose(grid, expected)
+
+
+def test_regression_surface():
+    rng = np.random.default_rng(3)
+    X = rng.uniform(size=(40, 2))
+    y = X[:, 0] - X[:, 1]
+    fig, ax = plt.subplots()
+    assert mksknn.plot_decision(X, y, k=4, resolution=10, ax=ax) is ax
+    assert len(fig.axes) == 2  # a colour bar came with it
+    assert fig.axes[1].get_ylabel() == "mean"
+    mesh, points = ax.collections
+    assert mesh.get_clim() == points.get_clim()
+    np.testing.assert_array_equal(points.get_array(), y)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"X": np.zeros((24, 3))}, "2 columns"),
+        ({"metric": "precomputed"}, "precomputed"),
+        ({"resolution": 1}, "resolution"),
+        ({"class_names": ["a"]}, "class_names must have 2"),
+        ({"k": 99}, "k must be"),
+    ],
+)
+def test_bad_arguments_in_the_plane(change, message):
+    X, y = two_clusters()
+    arguments = {"X": X, "y": y, "k": 2, "resolution": 5} | change
+    with pytest.raises(ValueError, match=message):
+        mksknn.plot_decision(**arguments)
