@@ -2,8 +2,8 @@
 
 The story, in the order of the files: `neighbors` ranks, `knn_graph` weighs, `log_evidence` scores
 one k and `evidence_curve` all of them, `select_k` finds the best with a proof, `loo_curve` gives a
-second opinion, `predict` uses the k for labels, means, variances and probabilities, and `plot_curve`
-and `plot_decision` draw.
+second opinion, `predict` uses the k for labels, means, variances and probabilities, and
+`plot_curve` and `plot_decision` draw.
 """
 
 from . import datasets
