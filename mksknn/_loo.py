@@ -10,8 +10,8 @@ share a term, so every k boils down to short histograms:
 - regression: m/2 sum over w of log(w + r), minus mn/2 log Q(r), where
   Q(r) = sum |e_i + r y_i|^2 / (w_i + r) and e_i = sum_j w_ij (y_i - y_j).
 
-S_k may have several local maxima in r. `_maximise` rules cells of log r out by bounds that follow
-from the convexity of those terms, so the maximum it returns is the global one.
+For classes S_k may have several local maxima in r. Branch and bound finds the global one: cells of
+log r are ruled out by bounds that follow from the convexity of those terms.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from ._validation import (
 )
 
 _SEARCH_BLOCK = 16  # consecutive k searched by one thread; each starts from the optimum before it
-_BATCH_ENTRIES = 2**20  # pairs and histogram entries held at a time, by sweep and search
+_BATCH_ENTRIES = 2**20  # pairs, and numbers for the log score, held between sweep and search
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,18 +147,18 @@ def loo_curve(
     - regression: the sum of the log densities of normal distributions of mean mean_i and variance
       1 / (sigma0 (w_i + r)) in each output, at the best sigma0.
 
-    Its global maximum over r is found by branch and bound, whatever the number of local maxima, to
-    1e-9 of its size. Where no point has a neighbour the score does not depend on r, and the ratio
-    is the upper bound. Where neighbours agree exactly the regression score grows without bound as r
-    falls: the lower bound of r keeps it finite.
+    Its global maximum over r is found to 1e-9 of its size, whatever the number of local maxima
+    (classes can have several: branch and bound). Where the score does not depend on r, the ratio is
+    the upper bound. Where neighbours agree exactly, the score of a regression grows without bound
+    as r falls: the lower bound of r keeps it finite.
 
     Examples
     --------
     >>> import mksknn
     >>> X = [[0.0], [1.0], [2.0], [10.0], [11.0], [12.5]]
-    >>> curve = mksknn.loo_curve(X, ["a", "a", "a", "b", "b", "b"], graph="symmetric")
-    >>> [round(float(error), 3) for error in curve.error]
-    [0.0, 0.0, 0.0, 1.0, 1.0]
+    >>> curve = mksknn.loo_curve(X, ["a", "a", "a", "b", "b", "b"])
+    >>> curve.error.tolist()
+    [0.0, 0.0, 0.0, 0.0, 1.0]
     >>> curve.best_k, curve.best_k_log
     (1, 2)
     """
@@ -212,7 +212,7 @@ def loo_scores(
 
 
 def _check_scorable(targets: Targets) -> None:
-    """Refuse values whose log score is unbounded, or whose squares do not fit in a float."""
+    """Refuse values whose log score is unbounded whatever the ratio."""
     if targets.codes is not None:
         return
     # centring may leave a rounding error where there was one value only
@@ -222,9 +222,6 @@ def _check_scorable(targets: Targets) -> None:
             "y must not be constant: the leave-one-out log score of "
             f"{len(targets.values)} equal values is unbounded"
         )
-    if not math.isfinite(targets.norm):
-        size = np.abs(targets.values).max()
-        raise ValueError(f"y must have squares that fit in a float; got |y| = {size:g}: rescale it")
 
 
 # ---------------------------------------------------------------------------------------------
@@ -274,7 +271,7 @@ def _mutual_distances(rows, columns, starts, found, away):
 
 
 class _ClassSweep(_Sweep):
-    """Votes per class; for the log score, histograms of own-class votes and of weights."""
+    """Votes per class; for the log score, those of each point's own class."""
 
     def __init__(self, ranked: Neighbors, targets: Targets, graph: str, pairs: Pairs | None):
         super().__init__(ranked, targets, graph, pairs)
@@ -287,8 +284,8 @@ class _ClassSweep(_Sweep):
         self.leader = targets.codes[ranked.indices[:, 0]]
 
     def advance(self, first: int, last: int, bins: int):
-        """Take in ranks first + 1..last; return the search over their histograms."""
-        votes, weights = np.zeros((2, last - first, bins), np.int32)
+        """Take in ranks first + 1..last; return the search over their log scores."""
+        own, weights = np.empty((2, last - first, len(self.weight) if bins else 0), np.int32)
         codes, J = self.targets.codes, len(self.targets.classes)
         _sweep_votes(
             *self.arrivals(first, last),
@@ -300,21 +297,34 @@ class _ClassSweep(_Sweep):
             self.who,
             self.leader,
             self.error[first:last],
-            votes,
+            own,
             weights,
         )
 
         def search(start: int, stop: int, *rest) -> None:
-            _search_votes(votes[start:stop], weights[start:stop], J, *rest)
+            _search_votes(own[start:stop], weights[start:stop], bins, J, *rest)
 
         return search
 
 
 @kernel
 def _sweep_votes(
-    rows, columns, away, starts, both, codes, votes, weight, near, who, leader, error, by_vote, by_weight
+    rows,
+    columns,
+    away,
+    starts,
+    both,
+    codes,
+    votes,
+    weight,
+    near,
+    who,
+    leader,
+    error,
+    own_votes,
+    weights,
 ):
-    """Add the votes of each rank; count the errors and fill the histograms after each.
+    """Add the votes of each rank; after each, count the errors and keep what the log score needs.
 
     The leader is the class of most votes, then of the nearest neighbour. A vote only moves its own
     class up that order, so one comparison with the leader is enough.
@@ -345,10 +355,9 @@ def _sweep_votes(
                         wrong += int(new != codes[i]) - int(old != codes[i])
                 i, j = j, i
         error[c] = wrong / n
-        if by_vote.shape[1] > 0:
-            for i in range(n):
-                by_vote[c, votes[i, codes[i]]] += 1
-                by_weight[c, weight[i]] += 1
+        for i in range(own_votes.shape[1]):
+            own_votes[c, i] = votes[i, codes[i]]
+            weights[c, i] = weight[i]
 
 
 class _ValueSweep(_Sweep):
@@ -356,14 +365,14 @@ class _ValueSweep(_Sweep):
 
     def __init__(self, ranked: Neighbors, targets: Targets, graph: str, pairs: Pairs | None):
         super().__init__(ranked, targets, graph, pairs)
-        # Scaled by a power of two (no rounding), so that no square over- or underflows.
+        # Scaled by a power of two (no rounding), so that no sum of squares over- or underflows.
         size = np.abs(targets.values).max()
         self.exponent = math.frexp(size)[1] if size > 0 else 0
         self.values = np.ldexp(targets.values, -self.exponent)
         self.gap = np.zeros_like(self.values)  # e_i, differences so that equal values give 0
 
     def advance(self, first: int, last: int, bins: int):
-        """Take in ranks first + 1..last; return the search over their sums."""
+        """Take in ranks first + 1..last; return the search over their log scores."""
         weights = np.zeros((last - first, bins), np.int32)
         sums = np.zeros((last - first, bins, 3))
         error = self.error[first:last]
@@ -427,38 +436,56 @@ def _sweep_values(rows, columns, starts, both, values, gap, weight, error, by_we
 # ---------------------------------------------------------------------------------------------
 # The search over r, for one k
 #
-# Both scores have the form S = A(r) - f(B(r)), where A is a sum of logs of (x + r) with positive
-# coefficients of sum `total`:
+# Both scores start from A, a sum of logs of (x + r) with positive coefficients of sum `total`:
 #
-#     classes      A = sum log(J v + r)     B = sum log(w + r)    f(B) = B
-#     regression   A = m/2 sum log(w + r)   B = Q(r)              f(B) = total log B
+#     classes      S = A - B            A = sum log(J v + r)      B = sum log(w + r)
+#     regression   S = A - total log B  A = m/2 sum log(w + r)    B = Q(r)
+#
+# Regression has one maximum, so climbing finds it: before sigma0 is put at its best, the score is
+# m/2 sum log(sigma0 w + sigma2) - 1/2 sum |sigma0 e + sigma2 y|^2 / (sigma0 w + sigma2), concave in
+# (sigma0, sigma2) together, as logs of linear functions are and squares over linear functions are
+# not; where a concave function exceeds any level, the ratios sigma2 / sigma0 fill an interval.
+#
+# Classes can have many. There, climbing is followed by a proof, or refutation, that the maximum is
+# the global one: branch and bound.
 #
 # A node is a point of log r where everything has been evaluated; these are its columns.
 _T, _R, _S, _A, _A1, _A2, _B, _B1, _B2 = range(9)  # log r, r, S, then A, A', -A'', B, B', |B''|
-_CLOSE = 1e-10  # cells that may beat the best score by no more than this share of it are dropped
-_NARROW = 1e-7  # width in log r at which a cell is dropped: its bounds differ by rounding only
+_CLOSE = 1e-10  # a cell that may beat the best score by no more than this share of it is dropped
+_NARROW = (
+    1e-7  # width in log r at which a cell is dropped: its bound is the score, but for rounding
+)
+_BESIDE = 0.4  # width in log r of the cells beside a maximum, where S should turn out concave
 _TINY = 1e-300
 
 
 @kernel
-def _search_votes(by_vote, by_weight, J, low, high, score, ratio):
-    """The best ratio of each row of histograms, classes."""
-    n = by_vote[0].sum()
+def _search_votes(own_votes, weights, bins, J, low, high, score, ratio):
+    """The best ratio for each row of own-class votes and weights, classes."""
+    n = weights.shape[1]
+    level = -n * math.log(J)  # log(v + r/J) is log(J v + r) - log J
     start = 0.0
-    for c in range(by_vote.shape[0]):
-        votes, weights = by_vote[c], by_weight[c]
-        for v in range((weights.shape[0] - 1) // J + 1):  # log(J v + r) cancels where w = J v
-            same = min(votes[v], weights[J * v])
-            votes[v] -= same
-            weights[J * v] -= same
-        x, h = _occupied(votes)
-        w, g = _occupied(weights)
-        if x.shape[0] == 0:
-            score[c], ratio[c] = 0.0, high
-        else:
-            score[c], ratio[c] = _maximise(x * J, h, w, g, np.empty((0, 3)), low, high, start)
-            start = math.log(ratio[c])
-        score[c] -= n * math.log(J)
+    for c in range(weights.shape[0]):
+        by_vote, by_weight = np.zeros(bins, np.int32), np.zeros(bins, np.int32)
+        for i in range(n):
+            by_vote[own_votes[c, i]] += 1
+            by_weight[weights[c, i]] += 1
+        for v in range((bins - 1) // J + 1):  # log(J v + r) cancels where w = J v
+            same = min(by_vote[v], by_weight[J * v])
+            by_vote[v] -= same
+            by_weight[J * v] -= same
+        x, h = _occupied(by_vote)
+        w, g = _occupied(by_weight)
+        if x.shape[0] == 0:  # nothing depends on r
+            score[c], ratio[c] = level, high
+            continue
+        score[c], ratio[c], _ = _branch_and_bound(x * J, h, w, g, level, low, high, start)
+        start = math.log(ratio[c])
+        if score[c] > -0.01 * n:  # almost all is cancelled: point by point no digits are lost
+            score[c] = 0.0
+            for i in range(n):
+                rest = weights[c, i] - own_votes[c, i] + ratio[c] * (1.0 - 1.0 / J)
+                score[c] += math.log1p(-rest / (weights[c, i] + ratio[c]))
 
 
 @kernel
@@ -469,25 +496,36 @@ def _search_values(by_weight, sums, m, low, high, score, ratio):
         w, g = _occupied(by_weight[c])
         parts = np.empty((w.shape[0], 3))
         for b in range(w.shape[0]):
-            parts[b] = sums[c, int(w[b])]
-        if w[-1] == 0.0:  # no neighbours at all: Q = r |y|^2, and r drops out of S
-            score[c], ratio[c] = -0.5 * m * g[0] * math.log(max(parts[0, 2], _TINY)), high
-        else:
-            score[c], ratio[c] = _maximise(w, 0.5 * m * g, w, g, parts, low, high, start)
-            start = math.log(ratio[c])
+            for a in range(3):
+                parts[b, a] = sums[c, int(w[b]), a]
+        score[c], ratio[c] = _highest(w, 0.5 * m * g, w, g, parts, low, high, start)
+        start = math.log(ratio[c])
 
 
 @kernel
 def _occupied(histogram):
     """Values and counts of the bins in use."""
-    used = np.flatnonzero(histogram)
-    return used.astype(np.float64), histogram[used].astype(np.float64)
+    size = 0
+    for value in range(histogram.shape[0]):
+        size += histogram[value] > 0
+    values, counts = np.empty(size), np.empty(size)
+    size = 0
+    for value in range(histogram.shape[0]):
+        if histogram[value] > 0:
+            values[size] = value
+            counts[size] = histogram[value]
+            size += 1
+    return values, counts
 
 
 @kernel
 def _evaluate(t, x, h, w, g, parts, low, high, node):
-    """Fill a node at log r = t."""
-    r = min(max(math.exp(t), low), high)
+    """Fill a node at log r = t; `parts` is empty for classes."""
+    r = math.exp(t)
+    if t <= math.log(low):
+        r = low  # exactly, so that a caller can tell
+    elif t >= math.log(high):
+        r = high
     a, a1, a2 = _log_sums(x, h, r)
     if parts.shape[0] == 0:
         b, b1, b2 = _log_sums(w, g, r)
@@ -500,12 +538,14 @@ def _evaluate(t, x, h, w, g, parts, low, high, node):
             part = square / u + 2.0 * product * (r / u) + own * r * (r / u)
             b += part
             b1 += (2.0 * product + 2.0 * own * r - part) / u
-            # |sum of the neighbours' values|^2, which is w y - e
+            # |sum of the neighbours' values|^2, which is |w y - e|^2
             b2 += 2.0 * max(0.0, square - 2.0 * w[c] * product + w[c] * w[c] * own) / u / u / u
         # Q > 0 unless r^2 underflows: -r < 0 is no eigenvalue of the Laplacian of any of the graphs
         b = max(b, _TINY)
         s = a - h.sum() * math.log(b)
-    node[:] = (t, r, s, a, a1, a2, b, b1, b2)
+    node[_T], node[_R], node[_S] = t, r, s
+    node[_A], node[_A1], node[_A2] = a, a1, a2
+    node[_B], node[_B1], node[_B2] = b, b1, b2
 
 
 @kernel
@@ -518,6 +558,13 @@ def _log_sums(x, h, r):
         slope += h[c] * inverse
         bend += h[c] * inverse * inverse
     return value, slope, bend
+
+
+@kernel
+def _copy(node, into):
+    """Copy a node (slices would do it too, and take far longer to compile)."""
+    for c in range(9):
+        into[c] = node[c]
 
 
 @kernel
@@ -539,10 +586,11 @@ def _climb(node, left, right, x, h, w, g, parts, low, high, trial):
     """Newton's method in log r, uphill from `node` (updated) to a local maximum in left..right."""
     total, regression = h.sum(), parts.shape[0] > 0
     evaluations = 0
-    for _ in range(60):
+    stride = 2.0  # where S is not concave, and the most that is trusted where it is
+    for _ in range(100):
         first, second = _slopes(node, total, regression)
-        step = -first / second if second < 0.0 else (2.0 if first > 0.0 else -2.0)
-        step = min(max(step, -2.0), 2.0)
+        step = -first / second if second < 0.0 else math.copysign(stride, first)
+        step = min(max(step, -stride), stride)
         climbed = False
         for _ in range(40):
             t = min(max(node[_T] + step, left), right)
@@ -557,165 +605,132 @@ def _climb(node, left, right, x, h, w, g, parts, low, high, trial):
             step *= 0.25
         if not climbed:
             break
-        node[:] = trial
-        if abs(step) < 1e-6:  # Newton squares it: the next step would be lost in rounding
+        _copy(trial, node)
+        if abs(step) < 1e-6:  # Newton's method squares it: what is left is lost in rounding
             break
+        stride = 2.0 * abs(step) + 1.0
     return evaluations
 
 
 @kernel
-def _maximise(x, h, w, g, parts, low, high, start):
-    """The greatest S over low <= r <= high, and its r, by branch and bound in log r."""
-    score, ratio, _ = _branch_and_bound(x, h, w, g, parts, low, high, start)
-    return score, ratio
+def _highest(x, h, w, g, parts, low, high, start):
+    """The greatest S and its r where there is one maximum only: climb from log r = `start`."""
+    left, right = math.log(low), math.log(high)
+    best, node, trial = np.empty(9), np.empty(9), np.empty(9)
+    _evaluate(min(max(start, left), right), x, h, w, g, parts, low, high, best)
+    _climb(best, left, right, x, h, w, g, parts, low, high, trial)
+    for end in (right, left):  # so flat that rounding stopped the climb, perhaps
+        _evaluate(end, x, h, w, g, parts, low, high, node)
+        if node[_S] > best[_S]:
+            _climb(node, left, right, x, h, w, g, parts, low, high, trial)
+            _copy(node, best)
+    return best[_S], best[_R]
 
 
 @kernel
-def _branch_and_bound(x, h, w, g, parts, low, high, start):
-    """(S, r, number of evaluations); the search climbs from log r = `start` first."""
-    regression = parts.shape[0] > 0
-    total = h.sum()
-    scale = (w * g).sum() / g.sum()
-    scale = scale if scale > 0.0 else 1.0
-    left, right = math.log(low), math.log(high)
-    ends, trial, best = np.empty((5, 9)), np.empty(9), np.empty(9)
-    _evaluate(left, x, h, w, g, parts, low, high, ends[0])
-    _evaluate(right, x, h, w, g, parts, low, high, ends[4])
-    _evaluate(min(max(start, left), right), x, h, w, g, parts, low, high, best)
-    evaluations = 3 + _climb(best, left, right, x, h, w, g, parts, low, high, trial)
+def _branch_and_bound(x, h, w, g, level, low, high, start):
+    """The greatest S (plus the constant `level`), its r and the number of evaluations; classes.
 
-    # Cells: the wings, and two narrow ones beside the maximum, where S can be shown concave
-    stack = np.empty((256, 2, 9))
+    `start` is where in log r to climb first. It does not change the maximum, only the time.
+    """
+    none = np.empty((0, 3))
+    total = h.sum()
+    scale = max((w * g).sum() / total, 1.0)
+    left, right = math.log(low), math.log(high)
+    best, middle, trial = np.empty(9), np.empty(9), np.empty(9)
+    _evaluate(min(max(start, left), right), x, h, w, g, none, low, high, best)
+    evaluations = 5 + _climb(best, left, right, x, h, w, g, none, low, high, trial)
+
+    # Cells: a narrow one on either side of the maximum, where S can be shown concave, and the rest
+    cuts = (left, max(best[_T] - _BESIDE, left), best[_T], min(best[_T] + _BESIDE, right), right)
+    ends = np.empty((5, 9))
+    for c in range(5):
+        _evaluate(cuts[c], x, h, w, g, none, low, high, ends[c])
+    stack = np.empty((256, 2, 9))  # depth first: one more per halving, of which _NARROW allows 50
     size = 0
-    ends[2] = best
-    for c in (1, 3):
-        t = min(max(best[_T] + 0.4 * (c - 2), left), right)
-        _evaluate(t, x, h, w, g, parts, low, high, ends[c])
-        evaluations += 1
     for c in range(4):
-        if ends[c, _T] < ends[c + 1, _T]:
-            stack[size, 0] = ends[c]
-            stack[size, 1] = ends[c + 1]
+        if cuts[c] < cuts[c + 1]:
+            _copy(ends[c], stack[size, 0])
+            _copy(ends[c + 1], stack[size, 1])
             size += 1
-    middle = np.empty(9)
+
     for c in (4, 0):
         if ends[c, _S] > best[_S]:
-            middle[:] = ends[c]
-            evaluations += _climb(middle, left, right, x, h, w, g, parts, low, high, trial)
-            best[:] = middle
+            _copy(ends[c], middle)
+            evaluations += _climb(middle, left, right, x, h, w, g, none, low, high, trial)
+            _copy(middle, best)
     while size > 0:
         size -= 1
         a, b = stack[size, 0], stack[size, 1]
-        slack = _CLOSE * abs(best[_S]) + 1e-15 * (abs(a[_A]) + abs(b[_A]) + total)
-        bound = _bound(a, b, total, scale, regression)
-        if bound <= best[_S] + slack or b[_T] - a[_T] < _NARROW:
+        slack = _CLOSE * abs(best[_S] + level) + 1e-15 * (abs(a[_A]) + abs(b[_A]) + total)
+        if _bound(a, b, total, scale) <= best[_S] + slack or b[_T] - a[_T] < _NARROW:
             continue
-        if _concave(a, b, total, regression):
-            # one maximum: at the best known, at an end, or between
-            inside = a[_T] <= best[_T] <= b[_T]
-            rises = _slopes(a, total, regression)[0] > 0.0
-            falls = _slopes(b, total, regression)[0] < 0.0
-            if inside or not (rises and falls):
-                continue
-            middle[:] = a if a[_S] > b[_S] else b
-            evaluations += _climb(middle, a[_T], b[_T], x, h, w, g, parts, low, high, trial)
-            if middle[_S] > best[_S]:
-                best[:] = middle
+        if _concave(a, b):
+            # one maximum: where the best was found, at an end, or to be found between
+            known = a[_T] <= best[_T] <= b[_T]
+            if not known and a[_A1] > a[_B1] and b[_A1] < b[_B1]:
+                _copy(a if a[_S] > b[_S] else b, middle)
+                evaluations += _climb(middle, a[_T], b[_T], x, h, w, g, none, low, high, trial)
+                if middle[_S] > best[_S]:
+                    _copy(middle, best)
             continue
-        t = 0.5 * (a[_T] + b[_T])
-        _evaluate(t, x, h, w, g, parts, low, high, middle)
+        _evaluate(0.5 * (a[_T] + b[_T]), x, h, w, g, none, low, high, middle)
         evaluations += 1
-        stack[size + 1, 0] = middle
-        stack[size + 1, 1] = b
-        stack[size, 1] = middle
+        _copy(middle, stack[size + 1, 0])
+        _copy(b, stack[size + 1, 1])
+        _copy(middle, b)
         size += 2
         if middle[_S] > best[_S] + slack:
-            evaluations += _climb(middle, left, right, x, h, w, g, parts, low, high, trial)
-            best[:] = middle
-    return best[_S], best[_R], evaluations
+            evaluations += _climb(middle, left, right, x, h, w, g, none, low, high, trial)
+            _copy(middle, best)
+    return best[_S] + level, best[_R], evaluations
 
 
 @kernel
-def _concave(a, b, total, regression):
-    """Whether S is certainly concave in r, or in log r, between two nodes.
+def _concave(a, b):
+    """Whether S is certainly concave in r, or in log r, between two nodes (classes).
 
-    All the sums of inverse powers of (x + r) fall as r grows; times that power of r, they rise.
+    The sums of 1 / (x + r) and of its square fall as r grows; those of r / (x + r) rise.
     """
-    if regression:
-        tilt = max(abs(a[_B1]), abs(b[_B1]))
-        least = min(a[_B], b[_B])
-        if a[_B1] < 0.0 < b[_B1]:  # Q is convex, its least value above where its tangents meet
-            least = _meet(a[_B], a[_B1] * (b[_R] - a[_R]), b[_B], b[_B1] * (b[_R] - a[_R]))[1]
-            if least <= 0.0:
-                return False
-        bend = b[_B2] / max(a[_B], b[_B])
-        return -b[_A2] + total * ((tilt / least) ** 2 - bend) < 0.0
     if a[_B2] < b[_A2]:
         return True
     p, q = a[_R], b[_R]
-    rise = q * b[_A1] - p * p * a[_A2]
-    return rise < p * a[_B1] - q * q * b[_B2]
+    return q * b[_A1] - p * p * a[_A2] < p * a[_B1] - q * q * b[_B2]
 
 
 @kernel
-def _meet(left, left_slope, right, right_slope):
-    """Where two tangents meet: the share of the way, and the height. Slopes are per cell."""
-    if left_slope == right_slope:
-        return 0.5, 0.5 * (left + right)
-    share = (right - right_slope - left) / (left_slope - right_slope)
-    share = min(max(share, 0.0), 1.0)
-    return share, left + left_slope * share
+def _bound(a, b, total, scale):
+    """No S between two nodes exceeds this (classes).
 
+    The lower of two bounds, both exact at the nodes and off by the square of the width between:
 
-@kernel
-def _bound(a, b, total, scale, regression):
-    """No S between two nodes exceeds this. The least of two bounds, both exact at the nodes.
+    1. in log r, A and B are convex: A lies below its chord, B above its tangents;
+    2. in z = r / (scale + r), every (x + r) / (scale + r) is linear, so A and B, each less total
+       log(scale + r), are concave: A lies below its tangents, B above its chord.
 
-    1. In log r, A is convex: it lies below its chord.
-    2. In z = r / (scale + r), every (x + r) / (scale + r) is linear, so that A - total log(scale + r)
-       is concave: it lies below its tangents. Near the scale of w this takes most of r out.
-
-    B is bounded to match. Classes: in log r by its tangents, in z by its chord. Regression: Q is
-    convex in r and Q / (scale + r) in z (a square over a linear function), so tangents both times.
+    The first is exact for points without votes of their own class, the second for points whose
+    weight is `scale`, and nearly so for all where r exceeds the weights by far.
     """
-    ends = max(a[_S], b[_S])
     p, q = a[_R], b[_R]
     width = b[_T] - a[_T]
-    ua, ub = scale + p, scale + q
-    shift_a, shift_b = total * math.log(ua), total * math.log(ub)
-    ta, tb = a[_A] - shift_a, b[_A] - shift_b
-    # slopes per cell: d/dz = (scale + r)^2 / scale d/dr, and z_b - z_a = scale (q - p) / (ua ub)
-    ta1 = (a[_A1] * ua - total) * (q - p) / ub
-    tb1 = (b[_A1] * ub - total) * (q - p) / ua
-    share_a, top = _meet(ta, ta1, tb, tb1)
-    if not regression:
-        share, low = _meet(a[_B], p * a[_B1] * width, b[_B], q * b[_B1] * width)
-        first = a[_A] + (b[_A] - a[_A]) * share - low
-        va, vb = a[_B] - shift_a, b[_B] - shift_b
-        second = top - (va + (vb - va) * share_a)
-        return max(ends, min(first, second))
+    share, floor = _meet(a[_B], p * a[_B1] * width, b[_B], q * b[_B1] * width)
+    first = a[_A] + (b[_A] - a[_A]) * share - floor
 
-    # 1: chord in log r minus total log(tangents in r); the interior maximum where that is concave
-    share, low = _meet(a[_B], a[_B1] * (q - p), b[_B], b[_B1] * (q - p))
-    rate = (b[_A] - a[_A]) / width
-    r = p + (q - p) * share
-    first = max(ends, a[_A] + rate * (math.log(r) - a[_T]) - total * math.log(max(low, _TINY)))
-    for side in range(2):
-        node = b if side else a
-        slope = node[_B1]
-        level = node[_B] - slope * node[_R]
-        if slope > 0.0 and level > 0.0 and 0.0 < rate < total:
-            best = rate * level / (slope * (total - rate))
-            if (best > r) if side else (best < r):
-                best = min(max(best, p), q)
-                height = a[_A] + rate * (math.log(best) - a[_T])
-                first = max(first, height - total * math.log(level + slope * best))
-    # 2: tangents in z minus total log(tangents in z): convex between the points where tangents meet
-    va, vb = a[_B] / ua, b[_B] / ub
-    va1 = (a[_B1] - va) * (q - p) / ub
-    vb1 = (b[_B1] - vb) * (q - p) / ua
-    share_b, low = _meet(va, va1, vb, vb1)
-    second = min(ta + ta1 * share_b, tb - tb1 * (1.0 - share_b)) - total * math.log(max(low, _TINY))
-    low = max(va + va1 * share_a, vb - vb1 * (1.0 - share_a), _TINY)
-    second = max(second, top - total * math.log(low))
-    return max(ends, min(first, second))
+    # slopes per cell: d/dz = (scale + r)^2 / scale d/dr, and z goes up by scale (q - p) / (u v)
+    u, v = scale + p, scale + q
+    shift_a, shift_b = total * math.log(u), total * math.log(v)
+    rise_a = (a[_A1] * u - total) * ((q - p) / v)
+    rise_b = (b[_A1] * v - total) * ((q - p) / u)
+    share, roof = _meet(a[_A] - shift_a, rise_a, b[_A] - shift_b, rise_b)
+    chord_a, chord_b = a[_B] - shift_a, b[_B] - shift_b
+    second = roof - (chord_a + (chord_b - chord_a) * share)
+    return max(a[_S], b[_S], min(first, second))
+
+
+@kernel
+def _meet(left, left_rise, right, right_rise):
+    """Where tangents at the ends of a cell meet: the share of the way, and the height there."""
+    share = 0.5
+    if left_rise != right_rise:
+        share = min(max((right - right_rise - left) / (left_rise - right_rise), 0.0), 1.0)
+    return share, left + left_rise * share
