@@ -13,13 +13,23 @@ the best value found.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 
 import numpy as np
 
 from ._blas import scipy_blas
-from ._evidence import RATIO_BOUNDS, Optimum, Problem, Profile, evaluate, evaluate_all, pose
+from ._evidence import (
+    EVIDENCE_GRAPHS,
+    RATIO_BOUNDS,
+    Optimum,
+    Problem,
+    Profile,
+    evaluate,
+    evaluate_all,
+    pose,
+)
 from ._graphs import pairs_by_rank, resistance_sums
 from ._logdet import BACKENDS, Anchor, Dense, open_graph, sparse_price, surely_dense
 from ._loo import loo_scores
@@ -108,7 +118,7 @@ def select_k(
     sigma0: float | None = None,
     sigma2: float | None = None,
     ratio_bounds: tuple[float, float] = RATIO_BOUNDS,
-    metric: str = "euclidean",
+    metric: str | Sequence[str] = "euclidean",
     executor=None,
     progress: bool = False,
     backend: str = "auto",
@@ -125,15 +135,25 @@ def select_k(
         "evidence": the highest Bayesian evidence, found with a proof. "loo": the least
         leave-one-out error. "loo_log": the highest leave-one-out log score.
     graph : str
-        "symmetric" or "mutual"; the leave-one-out criteria know "knn" too.
-    formulation, task, center, ks, k_max, sigma0, sigma2, ratio_bounds, metric, executor, \
-    progress, backend
+        "symmetric" or "mutual", or "auto" for the better of the two by the criterion; the
+        leave-one-out criteria know "knn" too.
+    metric : str or sequence of str
+        As in :func:`evidence_curve`, or several of them to choose from by the criterion.
+    formulation, task, center, ks, k_max, sigma0, sigma2, ratio_bounds, executor, progress, backend
         As in :func:`evidence_curve`. The leave-one-out criteria take no sigmas.
 
     Returns
     -------
     Selection
         ``k``, ``sigma0``, ``sigma2`` and how they were found; pass it to :func:`predict`.
+        ``graph`` and ``metric`` are the ones chosen, and ``evaluated`` is theirs.
+
+    Notes
+    -----
+    Choosing a graph or a metric compares the evidence of the same targets under different priors.
+    That is meaningful for one `y` in one formulation, and for metrics of the same points; not if
+    the winner is ``at_bound`` at the lower end of `ratio_bounds`, which then decides how high its
+    evidence is.
 
     Examples
     --------
@@ -145,21 +165,30 @@ def select_k(
     """
     one_of(criterion, CRITERIA, "criterion")
     executor, progress = check_executor(executor), check_flag(progress, "progress")
-    options = {
-        "graph": graph,
-        "formulation": formulation,
-        "task": task,
-        "center": center,
-        "ks": ks,
-        "k_max": k_max,
-        "sigma0": sigma0,
-        "sigma2": sigma2,
-        "ratio_bounds": ratio_bounds,
-        "metric": metric,
-        "backend": backend,
-    }
-    if criterion != "evidence":
-        return _select_by_loo(X, y, criterion, **options)
+    found = []
+    for one_graph, one_metric in candidates(graph, metric):
+        options = {
+            "graph": one_graph,
+            "formulation": formulation,
+            "task": task,
+            "center": center,
+            "ks": ks,
+            "k_max": k_max,
+            "sigma0": sigma0,
+            "sigma2": sigma2,
+            "ratio_bounds": ratio_bounds,
+            "metric": one_metric,
+            "backend": backend,
+        }
+        if criterion == "evidence":
+            found.append(_select_by_evidence(X, y, executor, progress, **options))
+        else:
+            found.append(_select_by_loo(X, y, criterion, **options))
+    return max(found, key=lambda one: one[0])[1]  # the first among equals
+
+
+def _select_by_evidence(X, y, executor, progress: bool, **options) -> tuple[float, Selection]:
+    """The highest evidence, and the selection it leads to."""
     problem = pose(X, y, **options)
     if _bounds_pay(problem):
         k, best, evaluated = _select_by_bounds(problem, progress)
@@ -167,20 +196,34 @@ def select_k(
         found = evaluate_all(problem, executor, progress)
         winner = int(np.argmax([one.log_evidence for one in found]))
         k, best, evaluated = int(problem.ks[winner]), found[winner], problem.ks
-    return Selection(
+    return best.log_evidence, Selection(
         k=k,
         sigma0=best.sigma0,
         sigma2=best.sigma2,
         log_evidence=best.log_evidence,
-        graph=graph,
+        graph=options["graph"],
         formulation=problem.targets.formulation,
-        criterion=criterion,
+        criterion="evidence",
         certified=True,
         evaluated=evaluated,
         at_bound=best.at_bound,
-        metric=metric,
-        center=center,
+        metric=options["metric"],
+        center=options["center"],
     )
+
+
+def candidates(graph: object, metric: object) -> list[tuple[object, object]]:
+    """The (graph, metric) to choose from: both graphs if "auto", each metric of a sequence."""
+    graphs = EVIDENCE_GRAPHS if isinstance(graph, str) and graph == "auto" else (graph,)
+    metrics = [metric]
+    if isinstance(metric, list | tuple):
+        metrics = list(dict.fromkeys(one_of(one, METRICS, "metric") for one in metric))
+        if not metrics or ("precomputed" in metrics and len(metrics) > 1):
+            raise ValueError(
+                "metric must be one name, or a sequence of metrics of the same points "
+                f"(not 'precomputed'); got {metric!r}"
+            )
+    return [(graph, metric) for metric in metrics for graph in graphs]
 
 
 # ---------------------------------------------------------------------------------------------
@@ -356,7 +399,8 @@ def _select_by_loo(
     ratio_bounds,
     metric: str,
     backend: str,
-) -> Selection:
+) -> tuple[float, Selection]:
+    """The best leave-one-out score, and the selection it leads to."""
     one_of(graph, GRAPHS, "graph")
     one_of(metric, METRICS, "metric")
     one_of(backend, BACKENDS, "backend")
@@ -383,7 +427,7 @@ def _select_by_loo(
         sigma0, sigma2 = profile.sigma0(ratio), ratio * profile.sigma0(ratio)
         if graph != "knn":
             log_evidence = profile.value(ratio, open_graph(pairs, k, False, backend).logdet(ratio))
-    return Selection(
+    return float(scores.max()), Selection(
         k=k,
         sigma0=sigma0,
         sigma2=sigma2,
