@@ -9,6 +9,9 @@ import numpy as np
 
 _GAIN = 1e-10  # stop when the model promises no more than this, in log evidence per output
 _NODES = 6  # how many of the nearest values the model goes through
+_TRIAL = 0.1  # a step in log r at which a model is tried
+_BEND = 1e-2  # a step in log r for second differences
+_WIDTH = 1e-9  # a bracket in log r that needs no further search
 
 
 def peak_of_values(
@@ -52,12 +55,24 @@ def peak_of_values(
     center = min(max(center, bottom), top)
     left, middle, right = _bracket(value, center, step, bottom, top)
 
-    while True:
-        best = _model_peak(known, middle, offset, left, right)
-        nodes = np.array(sorted(known, key=lambda t: abs(t - middle))[:_NODES])
-        promised = _interpolate(nodes, known, np.array([best]))[0] - float(offset(best))
-        if promised - value(middle) <= _GAIN or abs(best - middle) < 1e-9:
-            break
+    error = math.inf  # of the model's slope, seen at the last value
+    while right - left > _WIDTH:
+        nodes = _nodes(known, left, middle, right)
+        best, slope, bend = _model_peak(nodes, known, offset, left, right)
+        promised = float(_interpolate(nodes, known, np.array([best]))[0] - offset(best))
+        gain = promised - value(middle) - 1e-14 * abs(known[middle])  # less what rounding may give
+        if gain <= _GAIN or abs(best - middle) < _WIDTH or not left < best < right:
+            at_end = right - left <= _TRIAL and middle in (left, right) and abs(slope) > 2.0 * error
+            missed = error * (right - left)
+            if bend > 0.0:
+                missed = min(missed, error * error / (2.0 * bend))
+            if at_end or missed <= _GAIN:
+                break
+            # nothing to gain, by a model not tried yet: try it a little further on
+            side = right - middle if right - middle > middle - left else left - middle
+            best = middle + math.copysign(min(0.3 * abs(side), _TRIAL), side)
+            promised = float(_interpolate(nodes, known, np.array([best]))[0] - offset(best))
+        error = abs(promised - value(best)) / float(np.abs(nodes - best).min())
         if value(best) > value(middle):
             left, middle, right = (middle, best, right) if best > middle else (left, best, middle)
         elif best > middle:
@@ -100,14 +115,26 @@ def _bracket(
         before, here = here, ahead
 
 
-def _model_peak(known, middle, offset, left, right) -> float:
-    """The peak of the model between left and right, by ever finer grids."""
-    nodes = np.array(sorted(known, key=lambda t: abs(t - middle))[:_NODES])
+def _nodes(known: dict[float, float], left: float, middle: float, right: float) -> np.ndarray:
+    """What the model goes through: the nearest values, the ends of the bracket among them.
+
+    Without the ends, the model could rise beyond the middle there, where the values do not.
+    """
+    near = sorted(known, key=lambda t: abs(t - middle))
+    ends = {left, middle, right}
+    return np.array([*ends, *(t for t in near if t not in ends)][:_NODES])
+
+
+def _model_peak(nodes, known, offset, left, right) -> tuple[float, float, float]:
+    """The peak of the model between left and right, by ever finer grids; its slope and bend there."""
     for _ in range(6):
         grid = np.linspace(left, right, 65)
         best = int(np.argmax(_interpolate(nodes, known, grid) - offset(grid)))
         left, right = grid[max(best - 1, 0)], grid[min(best + 1, 64)]
-    return float(grid[best])
+    around = grid[best] + _BEND * np.array([-1.0, 0.0, 1.0])
+    before, here, after = (_interpolate(nodes, known, around) - offset(around)).tolist()
+    slope, bend = (after - before) / (2.0 * _BEND), (2.0 * here - before - after) / _BEND**2
+    return float(grid[best]), slope, bend
 
 
 def _interpolate(nodes: np.ndarray, known: dict[float, float], t: np.ndarray) -> np.ndarray:
