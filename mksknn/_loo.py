@@ -443,8 +443,9 @@ def _sweep_values(rows, columns, starts, both, values, gap, weight, error, by_we
 #
 # Regression has one maximum, so climbing finds it: before sigma0 is put at its best, the score is
 # m/2 sum log(sigma0 w + sigma2) - 1/2 sum |sigma0 e + sigma2 y|^2 / (sigma0 w + sigma2), concave in
-# (sigma0, sigma2) together, as logs of linear functions are and squares over linear functions are
-# not; where a concave function exceeds any level, the ratios sigma2 / sigma0 fill an interval.
+# (sigma0, sigma2) together: logs of linear functions are concave, and squares over linear functions
+# convex. A concave function exceeds any level on a convex set, and on a convex set the ratios
+# sigma2 / sigma0 fill an interval.
 #
 # Classes can have many. There, climbing is followed by a proof, or refutation, that the maximum is
 # the global one: branch and bound.

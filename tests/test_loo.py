@@ -173,14 +173,11 @@ def cliques(pairs, triples, large):
     return D, group
 
 
+# Uphill from r = 1 ends at the maximum inside, which is the global one in the second case only.
 @pytest.mark.parametrize(
-    ("large", "counts", "peaks"),
-    [
-        (53, [26, 27], [(-43.763, 3.10), (-43.668, 1e6)]),  # uphill from r = 1 ends on the lower
-        (85, [45, 40], [(-72.0, 2.0), (-74.0, 1e6)]),
-    ],
+    ("large", "counts", "inside"), [(53, [26, 27], False), (85, [45, 40], True)]
 )
-def test_two_maxima(large, counts, peaks):
+def test_two_maxima(large, counts, inside):
     # pairs that disagree want r up, triples that agree want it down, the large group wants it up
     D, group = cliques(2, 2, large)
     y = np.array([0, 1] * 2 + [0] * 3 + [1] * 3 + [0] * counts[0] + [1] * counts[1])
@@ -193,6 +190,7 @@ def test_two_maxima(large, counts, peaks):
     score, ratio = curve.log_score[-1], curve.ratio[-1]
     assert score >= scores.max() - 1e-9 * abs(score)
     assert ratio == pytest.approx(GRID[scores.argmax()], rel=0.02)
+    assert (ratio < 1e6) == inside
 
 
 def random_histograms(rng):
@@ -388,7 +386,7 @@ def test_scikit_learn_on_new_thyroid():
     curve = mksknn.loo_curve(X, y)
     ranked = mksknn.neighbors(X)
     labels, index = naive.class_indices(y)
-    for k in (1, 2, 3, 8, 31, 70, 213):
+    for k in (1, 2, 5, 31, 213):
         # the brute-force route would start OpenMP threads for every single prediction
         model = KNeighborsClassifier(k, algorithm="kd_tree")
         theirs = cross_val_predict(model, X, y, cv=LeaveOneOut())
