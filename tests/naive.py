@@ -45,7 +45,7 @@ def distance(a, b, metric="euclidean"):
             dot += u * v
             aa += u * u
             bb += v * v
-        return 1.0 - dot / (math.sqrt(aa) * math.sqrt(bb))
+        return max(0.0, 1.0 - dot / (math.sqrt(aa) * math.sqrt(bb)))
     raise ValueError(f"metric {metric!r}")
 
 
