@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ._graphs import Pairs, pairs_by_rank
-from ._logdet import BACKENDS, open_graph, surely_dense
+from ._logdet import BACKENDS, open_graph, open_graphs, surely_dense
 from ._neighbors import rank
 from ._parallel import map_chunks
 from ._targets import Targets, encode
@@ -139,22 +139,31 @@ class Optimum:
     at_bound: bool
 
 
-def evaluate(problem: Problem, k: int, start: float | None = None) -> Optimum:
-    """The evidence of graph k: at the given sigmas, or the best over both.
+def evaluate(problem: Problem, k: int) -> Optimum:
+    """The evidence of graph k: at the given sigmas, or the best over both."""
+    return evaluate_chunk(problem, np.array([k]))[0]
 
-    `start` is a ratio to search from (it saves sparse factorizations, and changes nothing else).
-    """
-    profile = problem.profile(k)
-    if problem.sigmas is not None:
-        sigma0, sigma2 = problem.sigmas
-        logdet = open_graph(problem.pairs, k, False, problem.backend).logdet(sigma2 / sigma0)
-        return Optimum(profile.value_at(sigma0, sigma2 / sigma0, logdet), sigma0, sigma2, False)
-    low, high = problem.ratio_bounds
-    opened = open_graph(problem.pairs, k, True, problem.backend)
-    ratio, logdet = opened.peak(profile.norm, profile.roughness, low, high, start)
+
+def evaluate_chunk(problem: Problem, ks: np.ndarray) -> list[Optimum]:
+    """The evidence of neighbouring k; a sparse one begins its search at its neighbour's peak."""
+    found: list[Optimum] = []
+    many = problem.sigmas is None
+    for k, opened in open_graphs(problem.pairs, ks, many, problem.backend):
+        profile = problem.profile(k)
+        if problem.sigmas is None:
+            start = found[-1].sigma2 / found[-1].sigma0 if found else None
+            found.append(_best(profile, opened, problem.ratio_bounds, start))
+        else:
+            sigma0, sigma2 = problem.sigmas
+            value = profile.value_at(sigma0, sigma2 / sigma0, opened.logdet(sigma2 / sigma0))
+            found.append(Optimum(value, sigma0, sigma2, False))
+    return found[::-1]
+
+
+def _best(profile: Profile, opened, bounds: tuple[float, float], start: float | None) -> Optimum:
+    ratio, logdet = opened.peak(profile.norm, profile.roughness, *bounds, start)
     sigma0 = profile.sigma0(ratio)
-    at_bound = ratio in (low, high)
-    return Optimum(profile.value(ratio, logdet), sigma0, ratio * sigma0, at_bound)
+    return Optimum(profile.value(ratio, logdet), sigma0, ratio * sigma0, ratio in bounds)
 
 
 # ---------------------------------------------------------------------------------------------
@@ -295,8 +304,8 @@ def evidence_curve(
     )
 
 
-# Neighbouring k of a sparse sweep share a chunk, because the search in r starts from the last k's
-# answer: about 5 factorizations instead of 8. Dense ones have nothing to share.
+# Neighbouring k of a sparse sweep share an ordering (see `open_graphs`) and a starting point for the
+# search in r, which saves 3 of 8 factorizations. Dense ones have nothing to share.
 _SPARSE_CHUNK = 5
 _DENSE_CHUNKS = 128
 
@@ -309,17 +318,9 @@ def evaluate_all(problem: Problem, executor: object, progress: bool) -> list[Opt
     size = -(-len(problem.ks) // _DENSE_CHUNKS) if dense else _SPARSE_CHUNK
     chunks = [problem.ks[start : start + size] for start in range(0, len(problem.ks), size)]
     found = map_chunks(
-        _evaluate_chunk, problem, chunks, executor=executor, threads=dense, progress=progress
+        evaluate_chunk, problem, chunks, executor=executor, threads=dense, progress=progress
     )
     return [one for chunk in found for one in chunk]
-
-
-def _evaluate_chunk(problem: Problem, ks: np.ndarray) -> list[Optimum]:
-    found: list[Optimum] = []
-    for k in ks:
-        start = found[-1].sigma2 / found[-1].sigma0 if found else None
-        found.append(evaluate(problem, int(k), start))
-    return found
 
 
 # ---------------------------------------------------------------------------------------------
