@@ -23,15 +23,15 @@ def peak_of_values(
     high: float,
     start: float | None,
 ) -> tuple[float, float]:
-    """Where ``log|L + r I| - n log(roughness + r norm)`` peaks in [low, high], and log|L + r I| there.
+    """The r in [low, high] at which log|L + r I| - n log(roughness + r norm) peaks, and log|.|.
 
     The first term is smooth in t = log r (a sum of n softplus functions), the second is known: so a
-    polynomial through a few values of the first predicts the peak, one more value there corrects it,
-    and so on. The peak is single, and is kept between two lower values or an end all the while.
+    polynomial through a few values of the first predicts the peak, one more value there corrects
+    it, and so on. The peak is single, and is kept between two lower values or an end all the while.
     """
     n = len(degrees)
-    # Two ends that need no search. All edges join equal targets: the profile only falls. The targets
-    # are as rough as noise: by Jensen's inequality it only rises.
+    # Two ends that need no search. All edges join equal targets: the profile only falls. The
+    # targets are as rough as noise: by Jensen's inequality it only rises.
     if roughness == 0.0:
         return low, logdet(low)
     if roughness / norm >= degrees.mean():
@@ -48,11 +48,12 @@ def peak_of_values(
             known[t] = logdet(low if t == bottom else high if t == top else math.exp(t))
         return known[t] - float(offset(t))
 
+    least, most = _enclosure(degrees, norm, roughness, bottom, top)
     if start is None:
-        center, step = _first_guess(degrees, norm, roughness, bottom, top), 1.0
+        center, step = least if least > bottom else 0.5 * (bottom + top), 1.0
     else:
         center, step = math.log(start), 0.2
-    center = min(max(center, bottom), top)
+    center = min(max(center, least), most, top)
     left, middle, right = _bracket(value, center, step, bottom, top)
 
     error = math.inf  # of the model's slope, seen at the last value
@@ -83,17 +84,25 @@ def peak_of_values(
     return ratio, known[middle]
 
 
-def _first_guess(
+def _enclosure(
     degrees: np.ndarray, norm: float, roughness: float, bottom: float, top: float
-) -> float:
-    """A ratio a little below the peak: the diagonal of the inverse replaced by its lower bound."""
+) -> tuple[float, float]:
+    """Two log r between which the peak lies, the first usually a little below it.
+
+    The slope of the profile is at least what the degrees alone give, since the diagonal of an
+    inverse is at least the inverse of the diagonal; and no eigenvalue exceeds twice the largest
+    degree. Far beyond the second the profile is flat to rounding, and no search would find back.
+    """
     grid = np.linspace(bottom, top, 200)
     values, counts = np.unique(degrees, return_counts=True)
     ratios = np.exp(grid)[:, None]
-    slope = (counts * ratios / (values + ratios)).sum(axis=1)
-    slope -= len(degrees) * ratios[:, 0] * norm / (roughness + ratios[:, 0] * norm)
+    slope = len(degrees) * roughness / (roughness + ratios[:, 0] * norm)
+    slope -= (counts * (values / (values + ratios))).sum(axis=1)
     rising = np.flatnonzero(slope > 0)
-    return float(grid[rising[-1]]) if len(rising) else 0.5 * (bottom + top)
+    least = float(grid[rising[-1]]) if len(rising) else bottom
+    spare = degrees.mean() * norm / roughness - 1.0
+    most = math.log(2.0 * degrees.max()) - math.log(spare) if spare > 0.0 else math.inf
+    return least, most
 
 
 def _bracket(
@@ -126,7 +135,7 @@ def _nodes(known: dict[float, float], left: float, middle: float, right: float) 
 
 
 def _model_peak(nodes, known, offset, left, right) -> tuple[float, float, float]:
-    """The peak of the model between left and right, by ever finer grids; its slope and bend there."""
+    """The peak of the model between left and right, its slope there and how it bends."""
     for _ in range(6):
         grid = np.linspace(left, right, 65)
         best = int(np.argmax(_interpolate(nodes, known, grid) - offset(grid)))
