@@ -513,6 +513,8 @@ def open_graph(pairs: Pairs, k: int, many: bool, backend: str = "auto") -> Dense
     if backend == "lapack":
         return _open_dense(pairs, k, many)
     if backend == "cholmod":
+        if cholmod() is None:
+            raise ImportError("backend='cholmod' needs scikit-sparse: pip install mksknn[cholmod]")
         return Cholmod(pairs, k)
     if backend == "superlu":
         return SuperLU(pairs, k)
