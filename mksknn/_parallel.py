@@ -7,11 +7,26 @@ from nothing but itself: so the answer is the same for any number of threads, pr
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
-from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
+import functools
+import os
+import pickle
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import (
+    FIRST_EXCEPTION,
+    CancelledError,
+    Future,
+    ProcessPoolExecutor,
+    ThreadPoolExecutor,
+    wait,
+)
+from pathlib import Path
 
 from ._blas import scipy_blas
 from ._jit import limit_threads, thread_count
+from ._logdet import cholmod, cholmod_blas
+
+WORKER_THREADS = "MKSKNN_WORKER_THREADS"  # environment variable of an executor's workers
 
 
 def map_chunks(
@@ -45,18 +60,77 @@ def _in_turn(function: Callable, shared: object, chunks: Sequence, tick: Callabl
     return results
 
 
+# ---------------------------------------------------------------------------------------------
+# Executors
+
+
 def _on_executor(
     executor: object, function: Callable, shared: object, chunks: Sequence, tick: Callable
 ) -> list:
-    if hasattr(executor, "scatter"):  # a Dask client: the data travel once to each worker
-        shared = executor.scatter(shared, broadcast=True, hash=False)
-    return _collect(executor.submit, (_on_one_thread, function, shared), chunks, tick)
+    """Send what the chunks share once to each worker, if the executor lets us."""
+    if hasattr(executor, "scatter"):  # a Dask client
+        return _on_dask(executor, function, shared, chunks, tick)
+    if isinstance(executor, ProcessPoolExecutor):  # the same machine: through a file
+        with _spooled(shared) as path:
+            return _collect(executor.submit, (_work_spooled, function, path), chunks, tick)
+    return _collect(executor.submit, (_work, function, shared), chunks, tick)
 
 
-def _on_one_thread(function: Callable, shared: object, chunk: object) -> object:
-    """What a worker runs: the workers share the cores, so each keeps to one of them."""
-    with limit_threads(1), scipy_blas().one_thread():
+_ATTEMPTS = 5  # how often a sweep survives the loss of the data with a Dask worker
+
+
+def _on_dask(
+    client: object, function: Callable, shared: object, chunks: Sequence, tick: Callable
+) -> list:
+    """Chunks on Dask workers. A task of a worker that dies is run again by Dask; if the scattered
+    data die with the last worker that had them, they are scattered again.
+    """
+    submit = functools.partial(client.submit, pure=False)
+    for attempt in range(_ATTEMPTS):
+        data = client.scatter(shared, broadcast=True, hash=False)
+        try:
+            return _collect(submit, (_work, function, data), chunks, tick)
+        except CancelledError:
+            if attempt == _ATTEMPTS - 1:
+                raise
+    raise AssertionError("unreachable")
+
+
+def _work(function: Callable, shared: object, chunk: object) -> object:
+    """What a worker runs: the workers share the cores, so each keeps to one thread of each kind.
+
+    ``MKSKNN_WORKER_THREADS`` in a worker's environment allows it more.
+    """
+    threads = int(os.environ.get(WORKER_THREADS, "1"))
+    with contextlib.ExitStack() as held:
+        held.enter_context(limit_threads(threads))
+        if threads == 1:
+            held.enter_context(scipy_blas().one_thread())
+            if cholmod() is not None:
+                held.enter_context(cholmod_blas().one_thread())
         return function(shared, chunk)
+
+
+@contextlib.contextmanager
+def _spooled(shared: object) -> Iterator[str]:
+    """A file that holds `shared` while the sweep lasts."""
+    handle, path = tempfile.mkstemp(prefix="mksknn-", suffix=".pickle")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            pickle.dump(shared, file, protocol=pickle.HIGHEST_PROTOCOL)
+        yield path
+    finally:
+        Path(path).unlink(missing_ok=True)
+
+
+def _work_spooled(function: Callable, path: str, chunk: object) -> object:
+    return _work(function, _load(path), chunk)
+
+
+@functools.lru_cache(maxsize=1)
+def _load(path: str) -> object:
+    """What the parent spooled; a worker reads it once."""
+    return pickle.loads(Path(path).read_bytes())
 
 
 def _collect(submit: Callable, call: tuple, chunks: Sequence, tick: Callable) -> list:
@@ -64,7 +138,7 @@ def _collect(submit: Callable, call: tuple, chunks: Sequence, tick: Callable) ->
     futures = [submit(*call, chunk) for chunk in reversed(chunks)][::-1]
     try:
         for future in futures:
-            future.add_done_callback(lambda _: tick())
+            future.add_done_callback(lambda done: done.cancelled() or tick())
         if all(isinstance(future, Future) for future in futures):
             wait(futures, return_when=FIRST_EXCEPTION)
         return [future.result() for future in futures]
@@ -75,7 +149,7 @@ def _collect(submit: Callable, call: tuple, chunks: Sequence, tick: Callable) ->
 
 
 @contextlib.contextmanager
-def progress_bar(total: int | None, progress: bool):
+def progress_bar(total: int | None, progress: bool) -> Iterator[Callable[[], object]]:
     """A function that advances a progress bar, or does nothing."""
     if not progress:
         yield lambda: None
