@@ -116,6 +116,7 @@ def pose(
     targets = encode(y, n, task, formulation, center)
     sigmas = check_sigmas(sigma0, sigma2)
     bounds = check_ratio_bounds(ratio_bounds)
+    _check_range(bounds, sigmas)
     if sigmas is None and targets.norm == 0.0:
         raise ValueError(
             "y must vary: all its values are equal, so that the evidence grows without end as "
@@ -123,6 +124,22 @@ def pose(
         )
     pairs = pairs_by_rank(rank(points, int(ks[-1]), metric), graph)
     return Problem(pairs, targets, targets.roughness(pairs), ks, bounds, sigmas, backend)
+
+
+_RATIOS = (1e-100, 1e100)  # products of a pivot and of squares of these still fit in a float
+
+
+def _check_range(bounds: tuple[float, float], sigmas: tuple[float, float] | None) -> None:
+    least, largest = _RATIOS
+    if not (least <= bounds[0] and bounds[1] <= largest):
+        raise ValueError(
+            f"ratio_bounds must lie within {least:g} to {largest:g} for an evidence; got {bounds}"
+        )
+    if sigmas is not None and not least <= sigmas[1] / sigmas[0] <= largest:
+        raise ValueError(
+            f"sigma2/sigma0 must be from {least:g} to {largest:g}; "
+            f"got sigma0={sigmas[0]} and sigma2={sigmas[1]}"
+        )
 
 
 # ---------------------------------------------------------------------------------------------
