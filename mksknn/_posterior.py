@@ -394,57 +394,65 @@ def _integrate(
 # One k of a sparse graph, where every determinant costs a factorization
 
 _ENOUGH = 30.0  # a window may end where the log density has fallen by this
-_MOST_NODES = 48
+_SPARSE_ERROR = 1e-8  # of the density anywhere, in units of its peak
+_MOST_NODES = 64
 
 
 def _interpolate_window(density: _Density) -> tuple[Callable, float, float]:
     """The same as `_window`, from a few determinants.
 
-    With c the ratio at the peak, z = (r - c)/(r + c), and the null vectors of L left out,
-    log|L + r I| - n log(r + c) is a sum of log(((u + c) + (c - u) z) / 2c) over the eigenvalues u:
-    smooth in z, and flat where r is large. So a polynomial in z converges fast, wherever the mass
-    is.
+    Let top be above all eigenvalues u of L, and v = log(r / (r + top)): that is log r up to a
+    constant where r is small, and flat where r is large. In v,
+
+        log|L + r I| - n log(r + top) = sum over u of log((u + (top - u) exp(v)) / top)
+
+    is analytic up to a distance of pi from the real axis, and further where u = 0 is left out, so a
+    polynomial converges fast. Nodes go where its error, weighted by the density, may be largest.
     """
-    nulls = components(density.problem.pairs, density.k).count
-    n, ratio = density.profile.n, density.ratio
-    known: dict[float, float] = {}  # z -> the smooth part
+    pairs, n = density.problem.pairs, density.profile.n
+    edges = pairs.count[density.k]
+    degrees = np.bincount(pairs.rows[:edges], minlength=n)
+    degrees += np.bincount(pairs.columns[:edges], minlength=n)
+    top = 2.0 * max(int(degrees.max()), 1)
+    nulls = components(pairs, density.k).count
+    known: dict[float, float] = {}  # v -> the smooth part of log|L + r I|
+
+    def warp(t: np.ndarray) -> np.ndarray:
+        return -np.log1p(top * np.exp(-t))
 
     def trend(t: np.ndarray) -> np.ndarray:
-        return nulls * t + (n - nulls) * np.log(np.exp(t) + ratio)
+        return nulls * t + (n - nulls) * np.log(np.exp(t) + top)
 
     def probe(t: float) -> float:
         """Factorize at t, keep the determinant, and return the log density."""
         at = np.array([t])
         logdet = density.logdets(at)
-        known[float(np.tanh(0.5 * (t - density.peak)))] = float((logdet - trend(at))[0])
+        known[float(warp(t))] = float((logdet - trend(at))[0])
         return float(density.of(at, logdet)[0])
 
-    known[0.0] = density.logdet - float(trend(density.peak))
-    reach = _reach_guess(density)
-    right, reach = _find_end(probe, density.peak, density.ceiling, reach)
+    def log_density(t: np.ndarray) -> np.ndarray:
+        return density.of(t, _interpolate(nodes, known, warp(t)) + trend(t))
+
+    known[float(warp(density.peak))] = density.logdet - float(trend(density.peak))
+    right, reach = _find_end(probe, density.peak, density.ceiling, _reach_guess(density))
     left, _ = _find_end(probe, density.peak, density.bottom, reach)
-    ends = np.tanh(0.5 * (np.array([left, right]) - density.peak))
-    for z in [z for z in known if not ends[0] <= z <= ends[1]]:
-        del known[z]
-    grid = ends[0] + (ends[1] - ends[0]) * 0.5 * (1.0 - np.cos(np.linspace(0.0, np.pi, 129)))
+    ends = warp(np.array([left, right]))
+    for v in [v for v in known if not ends[0] <= v <= ends[1]]:
+        del known[v]
+    nodes = np.array(list(known))
+    grid = ends[0] + np.ptp(ends) * 0.5 * (1.0 - np.cos(np.linspace(0.0, np.pi, 257)[1:-1]))
+    grid_t = -np.log(np.expm1(-grid) / top)
     agreed = 0
     while agreed < 2:  # in a row: one alone may be luck
-        if len(known) > _MOST_NODES:
+        if len(nodes) > _MOST_NODES:
             return _window(density)
-        nodes = np.array(list(known))
-        # Leja's rule: as far as possible from the nodes there are, in the sense of the product
         with np.errstate(divide="ignore"):
-            z = grid[np.log(np.abs(grid[:, None] - nodes)).sum(axis=1).argmax()]
-        guess = _interpolate(nodes, known, np.array([z]))[0]
-        probe(density.peak + 2.0 * math.atanh(z))
-        error = 0.5 * density.profile.m * abs(guess - list(known.values())[-1])
-        agreed = agreed + 1 if error <= max(_ERROR, 10.0 * density.noise) else 0
-    nodes = np.array(list(known))
-
-    def log_density(t: np.ndarray) -> np.ndarray:
-        smooth = _interpolate(nodes, known, np.tanh(0.5 * (t - density.peak)))
-        return density.of(t, smooth + trend(t))
-
+            promise = np.log(np.abs(grid[:, None] - nodes)).sum(axis=1)
+        t = float(grid_t[np.argmax(promise + np.clip(log_density(grid_t), -_CUT, 0.0))])
+        guess, value = float(log_density(np.array([t]))[0]), probe(t)
+        error = abs(guess - value) * math.exp(min(max(guess, value), 0.0))
+        agreed = agreed + 1 if error <= max(_SPARSE_ERROR, 10.0 * density.noise) else 0
+        nodes = np.array(list(known))
     return log_density, left, right
 
 
