@@ -27,7 +27,6 @@ from ._logdet import BACKENDS, Dense, open_graph, surely_dense
 from ._loo import loo_scores
 from ._neighbors import rank
 from ._parallel import map_chunks, progress_bar
-from ._search import _interpolate
 from ._selection import _BLAS_THREADS_SIZE, _bounds_pay, _first, _Search, candidates
 from ._targets import encode
 from ._validation import (
@@ -207,7 +206,7 @@ def posterior(
     >>> data = mksknn.datasets.load_new_thyroid()
     >>> found = mksknn.posterior(data.X, data.y)
     >>> found.best_k, found.interval, found.skipped_mass <= 1e-6
-    (3, (2, 3), True)
+    (3, (3, 4), True)
     """
     one_of(weights, WEIGHTS, "weights")
     executor, progress = check_executor(executor), check_flag(progress, "progress")
@@ -431,7 +430,8 @@ def _interpolate_window(density: _Density) -> tuple[Callable, float, float]:
         return float(density.of(at, logdet)[0])
 
     def log_density(t: np.ndarray) -> np.ndarray:
-        return density.of(t, _interpolate(nodes, known, warp(t)) + trend(t))
+        values = np.array([known[v] for v in nodes.tolist()])
+        return density.of(t, _interpolate(nodes, values, warp(t)) + trend(t))
 
     known[float(warp(density.peak))] = density.logdet - float(trend(density.peak))
     right, reach = _find_end(probe, density.peak, density.ceiling, _reach_guess(density))
@@ -454,6 +454,18 @@ def _interpolate_window(density: _Density) -> tuple[Callable, float, float]:
         agreed = agreed + 1 if error <= max(_SPARSE_ERROR, 10.0 * density.noise) else 0
         nodes = np.array(list(known))
     return log_density, left, right
+
+
+def _interpolate(nodes: np.ndarray, values: np.ndarray, at: np.ndarray) -> np.ndarray:
+    """The polynomial through the nodes, in Newton's form; the order of the nodes matters."""
+    coefficients = values.copy()
+    for level in range(1, len(nodes)):
+        rise = coefficients[level:] - coefficients[level - 1 : -1]
+        coefficients[level:] = rise / (nodes[level:] - nodes[:-level])
+    out = np.full_like(at, coefficients[-1])
+    for coefficient, node in zip(coefficients[-2::-1], nodes[-2::-1], strict=True):
+        out = out * (at - node) + coefficient
+    return out
 
 
 def _reach_guess(density: _Density) -> float:

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ._jit import kernel
+from ._posterior import Posterior
 from ._queries import LinkFinder, Links
 from ._selection import Selection
 from ._targets import Targets, encode
@@ -52,8 +53,10 @@ class Prediction:
         the latent means, shape (n_new, J), columns as in `probability`, whatever the formulation.
     variance : ndarray, shape (n_new,), or None
         The variance of one latent output; None for the plain vote or average. Averaged over k, it
-        is the mean variance within the components plus the variance between their means, the latter
-        averaged over the outputs (classes).
+        is the mean variance within the components plus the variance between their means. The
+        latter is averaged over the outputs (classes); in formulation "binary" there is one, the
+        difference ``mean[:, 1] - mean[:, 0]``. Infinite where two points alone say how much y
+        varies.
     n_neighbors : ndarray of int, shape (n_new,)
         How many training points have a positive weight; 0 is possible with graph "mutual".
     """
@@ -77,7 +80,7 @@ def predict(
     X,
     y,
     X_new,
-    model: Selection | None = None,
+    model: Selection | Posterior | None = None,
     *,
     k: int | None = None,
     graph: str | None = None,
@@ -103,9 +106,10 @@ def predict(
         Their labels or values.
     X_new : array_like, shape (n_new, d)
         The new points, or their n_new x n distances to the training points.
-    model : Selection, optional
-        From `select_k`: k, graph, metric, sigma0 and sigma2 to predict with. What is given beside
-        it must agree with it.
+    model : Selection or Posterior, optional
+        From `select_k`: k, graph, metric, sigma0 and sigma2 to predict with. From `posterior`: the
+        predictions of all k and ratios are averaged by their probability. What is given beside it
+        must agree with it.
     k : int, optional
         Number of neighbours, from 1 to n - 1, in place of a model. Alone it gives the plain vote or
         average.
@@ -147,6 +151,9 @@ def predict(
     >>> best = mksknn.select_k(X, y)
     >>> mksknn.predict(X, y, [[1.5], [6.0]], best).label.tolist()
     ['low', 'high']
+    >>> averaged = mksknn.predict(X, y, [[1.5], [6.0]], mksknn.posterior(X, y))
+    >>> averaged.label.tolist()
+    ['low', 'high']
     """
     one_of(ties, TIES, "ties")
     center = check_flag(center, "center")
@@ -163,13 +170,25 @@ def predict(
         components = _components_of_sigmas(k, graph, sigma0, sigma2, len(points))
     else:
         components = _components_of_model(model, targets)
-    return average(points, targets, new, components, graph, metric, ties)
+    binary = model is not None and model.formulation == "binary"
+    return average(points, targets, new, components, graph, metric, ties, binary)
 
 
 def _check_agreement(model: object, given: dict[str, object], center: bool) -> None:
     """Refuse arguments that say something else than the model."""
-    if not isinstance(model, Selection):
-        raise TypeError(f"model must be a Selection from select_k, or None; got {model!r}")
+    if not isinstance(model, Selection | Posterior):
+        raise TypeError(
+            "model must be a Selection from select_k, a Posterior from posterior, or None; got "
+            f"{model!r}"
+        )
+    if isinstance(model, Posterior):
+        for name in ("k", "sigma0", "sigma2"):
+            if given[name] is not None:
+                raise ValueError(
+                    f"{name} must be left out with a Posterior, which averages over it; got "
+                    f"{given[name]!r}"
+                )
+        given = {name: given[name] for name in ("graph", "metric")}
     for name, value in given.items():
         if value is not None and value != getattr(model, name):
             raise ValueError(
@@ -194,12 +213,16 @@ def _components_of_sigmas(
     return Components.single(check_k(k, n), sigmas)
 
 
-def _components_of_model(model: Selection, targets: Targets) -> Components:
+def _components_of_model(model: Selection | Posterior, targets: Targets) -> Components:
     if (model.formulation == "regression") != (targets.formulation == "regression"):
         raise ValueError(
             f"y must be of the kind that the model was selected on, {model.formulation!r}; got "
             f"{targets.formulation!r} targets: pass the same y and task"
         )
+    if isinstance(model, Posterior):
+        mixture = model.mixture
+        check_k(mixture.k[-1], targets.n, "model.k")
+        return Components.many(mixture.k, mixture.ratio, mixture.inverse_sigma0, mixture.weight)
     k = check_k(model.k, targets.n, "model.k")
     return Components.single(k, check_sigmas(model.sigma0, model.sigma2))
 
@@ -255,11 +278,11 @@ def average(
     graph: str,
     metric: str,
     ties: str,
+    binary: bool = False,
 ) -> Prediction:
-    """Predict validated queries block by block."""
+    """Predict validated queries block by block; `binary` says what the latent output is."""
     n_new = len(new)
-    outputs = targets.values.shape[1] if targets.codes is None else len(targets.classes)
-    out = Combined.empty(n_new, outputs)
+    out = Combined.empty(n_new, targets)
     if n_new:
         finder = LinkFinder(points, new, int(components.k[-1]), graph, metric)
 
@@ -269,32 +292,37 @@ def average(
         finder.run(work)
     variance = None
     if components.inverse_sigma0 is not None:
-        variance = out.within + out.between.mean(axis=1)
+        between = out.between if targets.codes is None else out.between[:, : len(targets.classes)]
+        variance = out.within + (out.between[:, -1] if binary else between.mean(axis=1))
     if targets.codes is not None:
-        label = targets.classes[out.winner]
-        return Prediction(label, out.probability, out.mean, variance, out.n_neighbors)
+        label, mean = targets.classes[out.winner], out.mean[:, : len(targets.classes)].copy()
+        return Prediction(label, out.probability, mean, variance, out.n_neighbors)
     mean = out.mean + targets.mean
     return Prediction(None, None, mean[:, 0] if targets.flat else mean, variance, out.n_neighbors)
 
 
 @dataclass(frozen=True, eq=False)
 class Combined:
-    """Predictions of a block of queries; regression has no use for the first two."""
+    """Predictions of a block of queries; regression has no use for the first two.
+
+    Outputs are those of a regression or the classes, and with two classes their difference.
+    """
 
     winner: np.ndarray  # int32, the class by number
-    probability: np.ndarray  # (queries, outputs)
+    probability: np.ndarray  # (queries, classes)
     mean: np.ndarray  # (queries, outputs), without the mean that regression took off
     within: np.ndarray  # variance inside the components, common to all outputs
     between: np.ndarray  # (queries, outputs), variance of the components' means
     n_neighbors: np.ndarray  # int64
 
     @classmethod
-    def empty(cls, n_new: int, outputs: int) -> Combined:
+    def empty(cls, n_new: int, targets: Targets) -> Combined:
         """Room for n_new predictions."""
-        wide = (n_new, outputs)
+        classes = 0 if targets.codes is None else len(targets.classes)
+        wide = (n_new, classes + (classes == 2) if classes else targets.values.shape[1])
         return cls(
             np.zeros(n_new, np.int32),
-            np.empty(wide),
+            np.empty((n_new, classes)),
             np.empty(wide),
             np.empty(n_new),
             np.empty(wide),
@@ -320,8 +348,7 @@ def combine(
     # graph ks[a] is the first to hold a link of rank p if enters[p] = a
     enters = np.searchsorted(ks, np.arange(links.k_max + 2))
     codes, values = targets.codes, targets.values
-    outputs = len(targets.classes) if values is None else values.shape[1]
-    out = Combined.empty(len(links.closest), outputs)
+    out = Combined.empty(len(links.closest), targets)
     plain = components.inverse_sigma0 is None
     _combine(
         links.starts,
@@ -336,7 +363,7 @@ def combine(
         np.zeros(len(components.k)) if plain else components.inverse_sigma0,
         components.weight,
         np.empty(0, np.int32) if codes is None else codes,
-        np.empty((0, outputs)) if values is None else values,
+        np.empty((0, 0)) if values is None else values,
         ties == "nearest",
         out.winner,
         out.probability,
@@ -372,7 +399,7 @@ def _combine(
     n_neighbors,
 ):
     n_ks = begins.shape[0] - 1
-    outputs = mean.shape[1]
+    outputs, classes = mean.shape[1], probability.shape[1]
     total = np.empty(n_ks)  # sum of the weights in each graph
     sums = np.empty((n_ks, outputs))  # and of weight times target; then the mean
     for q in range(starts.shape[0] - 1):
@@ -388,6 +415,8 @@ def _combine(
                     total[a] += 1.0
                     if codes.shape[0]:
                         sums[a, codes[i]] += 1.0
+                        if outputs > classes:
+                            sums[a, classes] += 1.0 if codes[i] else -1.0
                     else:
                         for c in range(outputs):
                             sums[a, c] += values[i, c]
@@ -436,10 +465,10 @@ def _combine(
         if codes.shape[0] == 0:
             continue
 
-        for c in range(outputs):
-            probability[q, c] = mean[q, c] + left / outputs
+        for c in range(classes):
+            probability[q, c] = mean[q, c] + left / classes
         # equal votes make equal means; averages are equal only up to rounding
-        score = mean[q] if ratio.shape[0] == 1 else probability[q]
+        score = mean[q, :classes] if ratio.shape[0] == 1 else probability[q]
         best = score.max()
         if ratio.shape[0] > 1:
             best *= 1.0 - _TIE
@@ -453,7 +482,7 @@ def _combine(
             if winner[q] < 0:
                 winner[q] = codes[closest[q]]
         else:
-            for c in range(outputs):
+            for c in range(classes):
                 if score[c] >= best:
                     winner[q] = c
                     break
