@@ -116,4 +116,4 @@ def fill(page: Path) -> None:
 if __name__ == "__main__":
     sys.path.insert(0, str(DOCS.parent))
     for name in sys.argv[1:]:
-        fill(Path(name))
+        fill(Path(name).resolve())

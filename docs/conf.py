@@ -1,6 +1,7 @@
 """Sphinx's settings. Building runs the pages and the examples, whose figures the pages show."""
 
 import hashlib
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -84,7 +85,8 @@ def _run_page(page: Path, folder: Path) -> bool:
 
 def _run_example(name: str, folder: Path) -> bool:
     command = [sys.executable, str(ROOT / "examples" / f"{name}.py"), "--out", str(folder)]
-    done = subprocess.run(command, capture_output=True, text=True)
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment)
     if done.returncode:
         logging.getLogger(__name__).warning("examples/%s.py fails:\n%s", name, done.stderr)
         return False

@@ -9,6 +9,7 @@ import numpy as np
 
 from ._evidence import EvidenceCurve
 from ._loo import LooCurve
+from ._posterior import Posterior
 from ._prediction import predict
 from ._selection import Selection
 from ._validation import check_points, one_of
@@ -65,11 +66,8 @@ def plot_curve(curve, ax=None, *, selection=None, score: str = "error", label: s
     >>> [text.get_text() for text in ax.get_legend().get_texts()]
     ['symmetric, formulation II', 'best k = 3']
     """
-    kinds = {EvidenceCurve: _draw_evidence, LooCurve: _draw_loo}
-    draw = kinds.get(type(curve))
-    if draw is None and hasattr(curve, "interval"):
-        draw = _draw_posterior
-    if draw is None:
+    kinds = {EvidenceCurve: _draw_evidence, LooCurve: _draw_loo, Posterior: _draw_posterior}
+    if type(curve) not in kinds:
         raise TypeError(
             "curve must be an EvidenceCurve, a LooCurve or a Posterior; "
             f"got {type(curve).__name__}: evidence_curve, loo_curve and posterior return them"
@@ -79,7 +77,7 @@ def plot_curve(curve, ax=None, *, selection=None, score: str = "error", label: s
         raise TypeError(f"selection must be a Selection; got {type(selection).__name__}")
     if ax is None:
         ax = _new_axes((6.4, 3.8))
-    draw(ax, curve, score=score, label=label)
+    kinds[type(curve)](ax, curve, score=score, label=label)
     if selection is not None:
         _draw_evaluated(ax, curve, selection)
     ax.set_xlabel(_K_LABEL)
@@ -117,7 +115,7 @@ def _draw_loo(ax, curve: LooCurve, *, score: str, label: str | None) -> None:
     _draw_best(ax, best, values[np.searchsorted(curve.k, best)], colour)
 
 
-def _draw_posterior(ax, curve, *, score: str, label: str | None) -> None:
+def _draw_posterior(ax, curve: Posterior, *, score: str, label: str | None) -> None:
     k, probability = curve.k, curve.probability
     seen = k[probability >= 1e-3 * probability.max()]
     low, high = curve.interval
@@ -140,7 +138,7 @@ def _draw_posterior(ax, curve, *, score: str, label: str | None) -> None:
     _draw_best(ax, k[best], probability[best], colour, "most probable k")
     ax.set_xlim(first - 1, last + 1)
     ax.set_ylim(bottom=0)
-    ax.set_ylabel("probability of k")
+    ax.set_ylabel("probability of k" if curve.weights == "evidence" else "weight of k")
 
 
 def _draw_line(ax, k: np.ndarray, values: np.ndarray, label: str) -> str:
@@ -177,7 +175,7 @@ def _draw_evaluated(ax, curve, selection: Selection) -> None:
     )
 
 
-def _name(curve: EvidenceCurve) -> str:
+def _name(curve: EvidenceCurve | Posterior) -> str:
     if curve.formulation in ("I", "II"):
         return f"{curve.graph}, formulation {curve.formulation}"
     return f"{curve.graph}, {curve.formulation}"

@@ -95,7 +95,6 @@ def test_loo_curve(graph, score):
     assert ("log score" in ax.get_ylabel()) == (score == "log_score")
 
 
-@pytest.mark.skipif(not hasattr(mksknn, "posterior"), reason="not there yet")
 def test_posterior():
     found = mksknn.posterior(SINC.X, SINC.y)
     ax = mksknn.plot_curve(found)
@@ -111,7 +110,6 @@ def test_posterior():
     assert ax.get_ylim()[0] == 0
 
 
-@pytest.mark.skipif(not hasattr(mksknn, "posterior"), reason="not there yet")
 def test_wide_posterior_is_an_area():
     rng = np.random.default_rng(2)
     found = mksknn.posterior(rng.normal(size=(90, 2)), rng.integers(0, 2, 90))
