@@ -95,7 +95,8 @@ def _draw_evidence(ax, curve: EvidenceCurve, *, score: str, label: str | None) -
             curve.log_evidence[curve.at_bound],
             "v",
             color=colour,
-            markerfacecolor="white",
+            markersize=4,
+            zorder=4,
             label="ratio at a bound",
         )
     best = int(np.argmax(curve.log_evidence))
