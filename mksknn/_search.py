@@ -53,7 +53,7 @@ def peak_of_values(
         center, step = least if least > bottom else 0.5 * (bottom + top), 1.0
     else:
         center, step = math.log(start), 0.2
-    center = min(max(center, least), most, top)
+    center = max(min(max(center, least), most, top), bottom)
     left, middle, right = _bracket(value, center, step, bottom, top)
 
     error = math.inf  # of the model's slope, seen at the last value
