@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 from docutils import nodes
-from docutils.utils.math import latex2mathml
-from sphinx.util.math import get_node_equation_number
+from docutils.utils.math import MathError, latex2mathml
+from sphinx.util import logging
+
+
+def _mathml(node: nodes.Element, block: bool) -> str:
+    try:
+        return str(latex2mathml.tex2mathml(node.astext(), as_block=block))
+    except MathError as error:
+        logging.getLogger(__name__).warning("%s in %s", error, node.astext(), location=node)
+        return ""
 
 
 def _inline(self, node: nodes.math) -> None:
-    self.body.append(str(latex2mathml.tex2mathml(node.astext())))
+    self.body.append(_mathml(node, block=False))
     raise nodes.SkipNode
 
 
 def _block(self, node: nodes.math_block) -> None:
     self.body.append(self.starttag(node, "div", CLASS="math"))
-    if node["number"]:
-        number = get_node_equation_number(self, node)
-        self.body.append(f'<span class="eqno">({number})</span>')
-    self.body.append(str(latex2mathml.tex2mathml(node.astext(), as_block=True)))
+    self.body.append(_mathml(node, block=True))
     self.body.append("</div>\n")
     raise nodes.SkipNode
 

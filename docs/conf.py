@@ -32,8 +32,6 @@ extensions = [
 exclude_patterns = ["_build", "generated/parts"]
 templates_path = ["_templates"]
 nitpicky = False
-# Pages that other parts of the project add when they are there.
-suppress_warnings = ["toc.empty_glob"]
 
 myst_enable_extensions = ["dollarmath", "amsmath", "colon_fence"]
 myst_heading_anchors = 3
@@ -97,6 +95,16 @@ def _run_example(name: str, folder: Path) -> bool:
 EXAMPLES = ("quickstart", "regression", "many_classes", "noisy_labels")
 
 
+def _write_contents() -> None:
+    """The part of the contents in which scripts may put pages of their own."""
+    pages = sorted([*DOCS.glob("scale.*"), *DOCS.glob("reproduction/*.md")])
+    names = [page.relative_to(DOCS).with_suffix("").as_posix() for page in pages]
+    entries = "\n".join(["theory", *names, "benchmarks"])
+    part = GENERATED / "parts" / "know_more.md"
+    part.parent.mkdir(parents=True, exist_ok=True)
+    part.write_text(f"```{{toctree}}\n:maxdepth: 1\n:caption: Know more\n\n{entries}\n```\n")
+
+
 def generate(app) -> None:
     """Everything on the pages that code makes."""
     sources = _sources()
@@ -108,8 +116,8 @@ def generate(app) -> None:
     for name in EXAMPLES:
         work = lambda folder, name=name: _run_example(name, folder)  # noqa: E731
         _run_once(f"example-{name}", sources, work)
+    _write_contents()
     report = [sys.executable, str(ROOT / "benchmarks" / "report.py")]
-    (GENERATED / "parts").mkdir(parents=True, exist_ok=True)
     subprocess.run([*report, str(GENERATED / "parts" / "benchmarks.md")], check=True)
 
 
