@@ -269,9 +269,9 @@ class _Grounded:
         log|L + r I| = log|M| + sum_c [ log r + log(|c| - r sum_c x) ].
     """
 
-    def __init__(self, pairs: Pairs, k: int, ordered: bool = False) -> None:
+    def __init__(self, pairs: Pairs, k: int, order: str | None = None) -> None:
         self._components = components(pairs, k)
-        self._ordered = ordered  # the points are in a fill-reducing order already
+        self._order = order  # "natural" where the points are in a fill-reducing order already
         laplacian = sparse_laplacian(pairs, k)
         self._degrees = laplacian.diagonal()
         # the best-connected vertex: the one whose loss leaves the least fill
@@ -339,10 +339,9 @@ _METIS_SIZE = 4_000
 class _CholmodFactor:
     """A CHOLMOD factorization, through scikit-sparse 0.4 or 0.5."""
 
-    def __init__(self, lower: csc_matrix, ordered: bool = False) -> None:
+    def __init__(self, lower: csc_matrix, order: str | None = None) -> None:
         self._matrix = lower  # its lower triangle is all that CHOLMOD reads
-        order = "metis" if lower.shape[0] >= _METIS_SIZE else "amd"
-        order = "natural" if ordered else order
+        order = order or ("metis" if lower.shape[0] >= _METIS_SIZE else "amd")
         module = cholmod()
         self._old = hasattr(module, "analyze")  # scikit-sparse 0.4
         if self._old:
@@ -387,7 +386,7 @@ class Cholmod(_Grounded):
     backend = "cholmod"
 
     def _analyze(self) -> None:
-        self._factor = _CholmodFactor(self._matrix, self._ordered)
+        self._factor = _CholmodFactor(self._matrix, self._order)
         self._solve = self._factor.solve
         self.flops = self._factor.flops
 
@@ -406,6 +405,35 @@ class Cholmod(_Grounded):
     def _trace_of_part(self) -> float:
         everyone = np.arange(self._matrix.shape[0])
         return float(self._factor.inverse_entries(everyone, everyone).sum())
+
+    def resistances(
+        self, ratio: float, rows: np.ndarray, columns: np.ndarray
+    ) -> tuple[float, float, np.ndarray]:
+        """log|A|, tr A^-1 and the resistance of each pair, for A = L + ratio I.
+
+        The pairs must be edges of this graph. With Z = M^-1, zero at the vertices left out, and
+        u = 1 - r x, the inverse of A is Z + u u'/S in each component, S = r (|c| - r sum_c x).
+        """
+        logdet = self.logdet(ratio)
+        x = self._solve(self._ones())
+        sums, squares = self._sums(x), self._sums(x * x)
+        rest = self._components.size - ratio * sums
+        number = np.full(len(self._kept), -1)
+        number[self._kept] = np.arange(len(x))
+        i, j = number[rows], number[columns]
+        both = (i >= 0) & (j >= 0)
+        everyone = np.arange(len(x))
+        entries = self._factor.inverse_entries(
+            np.concatenate([everyone, i[both]]), np.concatenate([everyone, j[both]])
+        )
+        own = np.append(entries[: len(x)], 0.0)  # the last entry stands for a vertex left out
+        out = own[i] + own[j]
+        out[both] -= 2.0 * entries[len(x) :]
+        x = np.append(x, 0.0)
+        out += ratio * (x[i] - x[j]) ** 2 / rest[self._components.label[rows]]
+        trace = own.sum() + self._components.count / ratio
+        trace += float(((ratio * squares - sums) / rest).sum())
+        return logdet, float(trace), out
 
 
 class SuperLU(_Grounded):
@@ -541,7 +569,7 @@ def open_graphs(
     shared = None
     for k in ks[::-1].tolist():
         if shared is not None:
-            yield k, Cholmod(shared, k, ordered=True)
+            yield k, Cholmod(shared, k, order="natural")
             continue
         opened = open_graph(pairs, k, many, backend)
         yield k, opened

@@ -116,8 +116,10 @@ def _bracket(
     else:
         direction = -1.0 if other > center else 1.0
         before, here = other, center
+    # a model through values farther apart than this is of no use
+    stride = max(3.0, 0.1 * (top - bottom))
     while True:
-        step *= 2.0
+        step = min(2.0 * step, stride)
         ahead = min(max(here + direction * step, bottom), top)
         if ahead == here or value(ahead) <= value(here):
             return (before, here, ahead) if direction > 0 else (ahead, here, before)
