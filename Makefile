@@ -20,7 +20,7 @@ INPUTS := Makefile tools/setup.sh setup.cfg pyproject.toml mksknn/_version.py
 TEST_ENV := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 NUMBA_NUM_THREADS=2
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint format docs bench dist clean distclean
+.PHONY: help setup demo test lint format docs docs-check bench dist clean distclean
 # Two pips at once in one environment would break it.
 .NOTPARALLEL:
 # The stamp of the first step is only ever a prerequisite; it must not be deleted as intermediate.
@@ -31,8 +31,9 @@ help:
 	@echo "make test       all tests, compiled; then a small part of them uncompiled"
 	@echo "make lint       ruff: rules and formatting   (make format rewrites)"
 	@echo "make docs       the pages, in docs/_build/html, warnings are errors"
+	@echo "make docs-check the same, then opened in headless Chromium where that is installed"
 	@echo "make bench      every script in benchmarks/"
-	@echo "make dist       wheel and sdist in dist/, checked"
+	@echo "make dist       wheel and sdist in dist/, checked, and tried in an empty environment"
 	@echo "make clean      remove what was built; make distclean: the environments too"
 
 setup: $(VENV)/.ready-run
@@ -56,6 +57,9 @@ format: $(VENV)/.ready-lint
 docs: $(VENV)/.ready-docs
 	$(PY) -m sphinx -W --keep-going -b html docs docs/_build/html
 
+docs-check: docs $(VENV)/.ready-test
+	MKSKNN_SITE=docs/_build/html $(PY) -m pytest -q tests/test_pages.py -k "browser or image or shots"
+
 bench: $(VENV)/.ready-bench
 	set -e; for script in benchmarks/*.py; do echo "== $$script"; $(PY) "$$script"; done
 
@@ -63,6 +67,11 @@ dist: $(VENV)/.ready-dist
 	rm -rf build dist
 	$(PY) -m build
 	$(PY) -m twine check --strict dist/*
+	$(PY) -m venv --without-pip build/empty
+	$(PY) -m pip --quiet --python build/empty/bin/python install dist/*.whl pytest
+	! build/empty/bin/python -c 'import sksparse' 2>/dev/null
+	mkdir build/smoke && cp tests/test_smoke.py build/smoke
+	cd build/smoke && ../empty/bin/python -m pytest -q -c /dev/null --rootdir . -m smoke -W ignore
 
 # The environment with what running the library takes; then one step per further extra.
 $(VENV)/.ready-run: $(INPUTS)
@@ -74,7 +83,7 @@ $(VENV)/.ready-%: $(VENV)/.ready-run
 	@touch $@
 
 clean:
-	rm -rf build dist *.egg-info docs/_build .pytest_cache .ruff_cache .hypothesis
+	rm -rf build dist *.egg-info docs/_build docs/generated .pytest_cache .ruff_cache .hypothesis
 	find mksknn tests examples benchmarks docs -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
 
 distclean: clean

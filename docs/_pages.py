@@ -17,6 +17,7 @@ import os
 import re
 import sys
 import tempfile
+import textwrap
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -109,8 +110,17 @@ def fill(page: Path) -> None:
             print(f"{page}: {problem}")
         elif problem:
             start, stop = block.span
-            source = source[:start] + printed + source[stop:]
+            source = source[:start] + _wrap(printed) + source[stop:]
     page.write_text(source, encoding="utf-8")
+
+
+def _wrap(printed: str) -> str:
+    """Break long lines where there is a space; comparing takes any white space for equal."""
+    lines = [
+        textwrap.wrap(line, 96, subsequent_indent="    ") if len(line) > 96 else [line]
+        for line in printed.splitlines()
+    ]
+    return "".join(f"{piece}\n" for pieces in lines for piece in pieces)
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ import re
 import subprocess
 import sys
 
+import jinja2
 import pytest
 import yaml
 from packaging.requirements import Requirement
@@ -88,6 +89,49 @@ def test_conda_environment_covers_the_requirements(config):
     assert "pytest" in conda
 
 
+def render_recipe():
+    """The conda recipe as conda-build reads it, with the functions it uses written out."""
+    folder = ROOT / "conda-recipe"
+
+    def load_file_regex(load_file, regex_pattern, from_recipe_dir=False):
+        return re.search(
+            regex_pattern, ((folder if from_recipe_dir else ROOT) / load_file).read_text()
+        )
+
+    environment = jinja2.Environment(undefined=jinja2.StrictUndefined)
+    template = environment.from_string(read("conda-recipe/meta.yaml"))
+    return yaml.safe_load(template.render(load_file_regex=load_file_regex, PYTHON="python"))
+
+
+def test_conda_recipe_agrees_with_the_metadata(config):
+    recipe = render_recipe()
+    options, extras = config["options"], config["options.extras_require"]
+    assert recipe["package"] == {"name": "mksknn", "version": mksknn.__version__}
+    assert recipe["build"]["noarch"] == "python"
+    assert recipe["about"]["license"] == config["metadata"]["license"]
+    assert recipe["about"]["summary"] == config["metadata"]["description"]
+    assert (ROOT / "conda-recipe" / recipe["source"]["path"]).resolve() == ROOT
+
+    run = requirements("\n".join(recipe["requirements"]["run"]))
+    needed = requirements(options["install_requires"]) | requirements(extras["cholmod"])
+    assert run == needed | {"python": options["python_requires"]}
+    environment = yaml.safe_load(read("environment.yml"))
+    assert run.items() <= requirements("\n".join(environment["dependencies"])).items()
+
+    host = requirements("\n".join(recipe["requirements"]["host"]))
+    assert host["python"] == run["python"]
+    built_with = re.search(r'requires = \["(.*)"\]', read("pyproject.toml")).group(1)
+    assert requirements(built_with).items() <= host.items()
+
+
+def test_conda_recipe_tests_the_package():
+    test = render_recipe()["test"]
+    assert "mksknn" in test["imports"]
+    for name in test["source_files"]:
+        assert (ROOT / name).exists()
+    assert any("-m smoke" in command for command in test["commands"])
+
+
 def test_python_versions_agree(config):
     floor = config["options"]["python_requires"].removeprefix(">=")
     listed = re.findall(r":: (3\.\d+)$", config["metadata"]["classifiers"], re.MULTILINE)
@@ -115,7 +159,7 @@ def test_tests_need_only_what_their_extra_brings(config):
     brought = set(requirements(config["options"]["install_requires"]))
     for extra in ("test", "cholmod"):
         brought |= set(requirements(config["options.extras_require"][extra]))
-    local = {path.stem for path in (ROOT / "tests").glob("*.py")}
+    local = {path.stem for folder in ("tests", "docs") for path in (ROOT / folder).glob("*.py")}
     for path in (ROOT / "tests").glob("*.py"):
         tree = ast.parse(path.read_text(encoding="utf-8"))
         assert imported_distributions(tree) - local <= brought, path
