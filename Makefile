@@ -61,7 +61,9 @@ docs-check: docs $(VENV)/.ready-test
 	MKSKNN_SITE=docs/_build/html $(PY) -m pytest -q tests/test_pages.py -k "browser or image or shots"
 
 bench: $(VENV)/.ready-bench
-	set -e; for script in benchmarks/*.py; do echo "== $$script"; $(PY) "$$script"; done
+	set -e; for script in $(filter-out %/report.py %/timing.py,$(sort $(wildcard benchmarks/*.py))); \
+		do echo "== $$script"; $(PY) "$$script"; done
+	$(PY) benchmarks/report.py
 
 dist: $(VENV)/.ready-dist
 	rm -rf build dist

@@ -1,12 +1,18 @@
-"""The benchmarks' results as a page: `python benchmarks/report.py [file]`, or on the screen."""
+"""The benchmarks' results as a page: `python benchmarks/report.py [file]`, or on the screen.
+
+`--readme` puts the comparisons with peers into the README.
+"""
 
 from __future__ import annotations
 
 import json
+import re
 import sys
 from pathlib import Path
 
 RESULTS = Path(__file__).parent / "results"
+README = Path(__file__).parents[1] / "README.md"
+PEERS = re.compile("sklearn|scikit|cKDTree|Metropolis|MCMC|sampler", re.IGNORECASE)
 
 
 def rows(path: Path) -> list[dict]:
@@ -48,9 +54,24 @@ def report() -> str:
     return "\n".join([summary, *sections])
 
 
+def write_readme() -> None:
+    """Replace what is between the marks in the README."""
+    found = [row for path in sorted(RESULTS.glob("*.json")) for row in rows(path)]
+    lines = ["| measured in one run | ratio |", "|---|---:|"]
+    lines += [
+        f"| {row['what']} | {row['ratio']:,.3g} |" for row in found if PEERS.search(row["what"])
+    ]
+    source = README.read_text(encoding="utf-8")
+    pattern = re.compile(r"(<!-- speed: [^\n]*-->\n).*?(<!-- end of speed -->)", re.DOTALL)
+    body = "\n" + "\n".join(lines) + "\n\n"
+    README.write_text(pattern.sub(lambda m: m[1] + body + m[2], source), encoding="utf-8")
+
+
 def main() -> None:
     """Write the report to the file named, or print it."""
-    if len(sys.argv) > 1:
+    if "--readme" in sys.argv:
+        write_readme()
+    elif len(sys.argv) > 1:
         Path(sys.argv[1]).write_text(report(), encoding="utf-8")
     else:
         print(report())
