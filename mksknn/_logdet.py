@@ -521,10 +521,11 @@ def selected_inverse(A) -> csc_array:
     factor = _CholmodFactor(lower)
     try:
         factor.factorize(0.0)
-        values = factor.logdet()
+        with np.errstate(invalid="ignore"):  # a simplicial factorization goes on to pivots < 0
+            logdet = factor.logdet()
     except cholmod().CholmodNotPositiveDefiniteError:
-        values = np.nan
-    if not np.isfinite(values):
+        logdet = np.nan
+    if not np.isfinite(logdet):
         raise ValueError("A must be positive definite; its Cholesky factorization failed")
     half = lower.tocoo()
     entries = factor.inverse_entries(half.row, half.col)
