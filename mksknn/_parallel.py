@@ -135,13 +135,15 @@ def _load(path: str) -> object:
 
 def _collect(submit: Callable, call: tuple, chunks: Sequence, tick: Callable) -> list:
     """Submit every chunk and gather the results in order; cancel the rest if one fails."""
-    futures = [submit(*call, chunk) for chunk in reversed(chunks)][::-1]
+    futures = []
     try:
-        for future in futures:
-            future.add_done_callback(lambda done: done.cancelled() or tick())
+        for chunk in reversed(chunks):
+            futures.append(submit(*call, chunk))
+            futures[-1].add_done_callback(lambda done: done.cancelled() or tick())
         if all(isinstance(future, Future) for future in futures):
-            wait(futures, return_when=FIRST_EXCEPTION)
-        return [future.result() for future in futures]
+            for done in wait(futures, return_when=FIRST_EXCEPTION).done:
+                done.result()  # what failed is raised now, not when its turn comes
+        return [future.result() for future in reversed(futures)]
     except BaseException:
         for future in futures:
             future.cancel()
