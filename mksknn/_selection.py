@@ -258,6 +258,9 @@ def _bounds_pay(problem: Problem) -> bool:
     return _FEW * problem.pairs.n**3 < 5 / 3 * len(problem.ks) * sparse_price(problem.pairs, k_max)
 
 
+_VISITS = 6  # anchors at one k; Newton's method needs 1 to 4
+
+
 class _Search:
     """What is known of each k while the bounds close in."""
 
@@ -269,6 +272,7 @@ class _Search:
         self.upper = np.where(distinct, np.inf, -np.inf)  # of the best evidence of each k
         self.lower = np.full(len(problem.ks), -np.inf)
         self.next_ratio: dict[int, float] = {}  # of each k anchored: where its peak should be
+        self._visits = np.zeros(len(problem.ks), np.int64)
 
     def anchor(self, at: int) -> None:
         """Invert L + r I of one graph; learn its evidence, and a bound for every k."""
@@ -284,6 +288,9 @@ class _Search:
             self.next_ratio[at] = ratio
         self.lower[at] = max(self.lower[at], value)
         self.upper = np.minimum(self.upper, upper_bounds(problem, anchor))
+        self._visits[at] += 1
+        if self._visits[at] == _VISITS:  # Newton's method is in trouble: the search is not
+            self.lower[at] = self.upper[at] = evaluate(problem, k).log_evidence
 
     def next(self) -> int | None:
         """Where to anchor next, None when no k can beat the best one found."""
