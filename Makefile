@@ -40,6 +40,7 @@ setup: $(VENV)/.ready-run
 
 demo: $(VENV)/.ready-run
 	$(PY) examples/quickstart.py
+	$(PY) examples/reproduce_paper.py
 
 # pytest's status 5 means that no test carries the mark.
 test: $(VENV)/.ready-test
