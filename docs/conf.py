@@ -82,9 +82,9 @@ def _run_page(page: Path, folder: Path) -> bool:
 
 
 def _run_example(name: str, folder: Path) -> bool:
-    command = [sys.executable, str(ROOT / "examples" / f"{name}.py"), "--out", str(folder)]
+    command = [sys.executable, str(ROOT / "examples" / f"{name}.py"), "--out", "."]
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    done = subprocess.run(command, capture_output=True, text=True, env=environment)
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, env=environment)
     if done.returncode:
         logging.getLogger(__name__).warning("examples/%s.py fails:\n%s", name, done.stderr)
         return False

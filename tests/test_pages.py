@@ -100,7 +100,6 @@ OPENER = """<!doctype html><body><pre id="found"></pre><script>
     document.body.append(frame);
     await loaded;
     const images = [...frame.contentDocument.images];
-    await Promise.all(images.map(image => image.decode().catch(() => {})));
     found[page] = {
       title: frame.contentDocument.title,
       images: images.length,
