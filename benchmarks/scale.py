@@ -229,8 +229,8 @@ k: on sparse graphs.
 In 2-D the factor of a k-NN graph has about n log n entries and takes n^1.5 operations, in 3-D
 n^1.33 entries and n^2 operations; from 5 or 6 dimensions on it is nearly full. So: a million points
 in the plane at small k, some hundred thousand in space, and ten to twenty thousand in many
-dimensions, where an n x n matrix of doubles takes 0.8 to 3.2 GB. Before a factorization that does not fit,
-mksknn raises an error that names the gigabytes. `loo_curve` and
+dimensions, where an n x n matrix of doubles takes 0.8 to 3.2 GB. Before a factorization that does
+not fit, mksknn raises an error that names the gigabytes. `loo_curve` and
 `select_k(criterion="loo_log")` factorize nothing and go on from there.
 """
 

@@ -84,10 +84,10 @@ def rank(points: np.ndarray, k_max: int, metric: str, route: str | None = None) 
         f"ranking {k_max} neighbours of each of {n} points",
         "k_max limits how many neighbours are ranked",
     )
-    space = _Space(points, metric)
+    space = Space(points, metric)
     indices = np.empty((n, k_max), np.int32)
     distances = np.empty((n, k_max))
-    route = route or _choose_route(n, k_max, space)
+    route = route or choose_route(n, k_max, space)
     if route == "sort":
         _sort_rows(space, indices, distances)
     elif route == "scan":
@@ -99,17 +99,17 @@ def rank(points: np.ndarray, k_max: int, metric: str, route: str | None = None) 
 
 def nearest(points: np.ndarray, new: np.ndarray, k: int, metric: str) -> Neighbors:
     """The k nearest training points of each query, in the order of (distance, index)."""
-    space = _Space(points, metric)
+    space = Space(points, metric)
     indices = np.empty((len(new), k), np.int32)
     distances = np.empty((len(new), k))
     if len(new):
-        route = _choose_route(len(points), k, space)
+        route = choose_route(len(points), k, space)
         search = _search_tree if route == "tree" else _scan
         search(space, new, indices, distances, own=False)
     return Neighbors(indices, distances)
 
 
-class _Space:
+class Space:
     """Training points laid out for the kernels: columns contiguous, lengths for cosine."""
 
     def __init__(self, points: np.ndarray, metric: str) -> None:
@@ -132,13 +132,13 @@ class _Space:
 
 
 # Which route. Measured by benchmarks/neighbors.py --routes on 2 cores.
-_SORT_SHARE = 4  # the full sort beats the scan from about k_max = n / 4 on
+SORT_SHARE = 4  # the full sort beats the scan from about k_max = n / 4 on
 _TREE_DIMENSIONS = 8
 _TREE_SIZE = 500
 
 
-def _choose_route(n: int, k_max: int, space: _Space) -> str:
-    if k_max * _SORT_SHARE >= n:
+def choose_route(n: int, k_max: int, space: Space) -> str:
+    if k_max * SORT_SHARE >= n:
         return "sort"
     if (
         space.metric in _TREE_POWER
@@ -166,7 +166,7 @@ def _lengths(points):
 
 
 @kernel
-def _pair_distance(a, b, code, length_a, length_b):
+def pair_distance(a, b, code, length_a, length_b):
     """Distance of two points."""
     total = 0.0
     if code == 0:
@@ -223,10 +223,10 @@ def _fill_distances(columns, new, lengths, new_lengths, code, out):
 # ---------------------------------------------------------------------------------------------
 # Full ranking: NumPy's vectorised integer sort on keys that hold distance and index
 
-_SORT_BLOCK = 2**17  # entries per block of rows: 1 MB of distances and 1 MB of keys
+SORT_BLOCK = 2**17  # entries per block of rows: 1 MB of distances and 1 MB of keys
 
 
-def _sort_rows(space: _Space, indices: np.ndarray, distances: np.ndarray) -> None:
+def _sort_rows(space: Space, indices: np.ndarray, distances: np.ndarray) -> None:
     """Rank whole rows, and keep as many neighbours as `indices` has columns."""
     n = len(indices)
     bits = np.uint64(int(n - 1).bit_length())
@@ -234,21 +234,21 @@ def _sort_rows(space: _Space, indices: np.ndarray, distances: np.ndarray) -> Non
     def work(start: int, stop: int) -> None:
         block = space.distances(space.points[start:stop])
         keys = np.empty(block.shape, np.uint64)
-        _pack_keys(block.view(np.uint64), start, bits, keys)
+        pack_keys(block.view(np.uint64), start, bits, keys)
         keys.sort(axis=1)
-        _unpack_keys(keys, n - 1, block, bits, indices[start:stop], distances[start:stop])
+        unpack_keys(keys, n - 1, block, bits, indices[start:stop], distances[start:stop])
 
-    run_blocks(work, n, max(1, _SORT_BLOCK // n))
+    run_blocks(work, n, max(1, SORT_BLOCK // n))
 
 
 @kernel
-def _pack_keys(distance_bits, first, bits, keys):
+def pack_keys(distance_bits, first, bits, keys):
     """Distance (its highest bits) above, index below; a training point itself goes last.
 
     Row r is that of training point ``first + r``, or of a query if `first` is negative.
 
     The bits of a non-negative double order as the double does. Those that the index displaces are
-    the last of the mantissa: `_unpack_keys` settles pairs that differ only there.
+    the last of the mantissa: `unpack_keys` settles pairs that differ only there.
     """
     low = (np.uint64(1) << bits) - np.uint64(1)
     for r in range(keys.shape[0]):
@@ -259,7 +259,7 @@ def _pack_keys(distance_bits, first, bits, keys):
 
 
 @kernel
-def _unpack_keys(keys, n_keys, block, bits, indices, distances):
+def unpack_keys(keys, n_keys, block, bits, indices, distances):
     """Indices and distances out of sorted keys, rows put in the order of (distance, index)."""
     low = (np.uint64(1) << bits) - np.uint64(1)
     k_max = indices.shape[1]
@@ -291,24 +291,24 @@ def _unpack_keys(keys, n_keys, block, bits, indices, distances):
 # ---------------------------------------------------------------------------------------------
 # Top k_max by a scan over all pairs
 
-_SCAN_ROWS = 128
-_SCAN_COLUMNS = 1024  # 128 x 1024 doubles: a block of products stays in the L2 cache
-_PRUNE_DIMENSIONS = 4  # below, the distances cost no more than the products that would prune them
+SCAN_ROWS = 128
+SCAN_COLUMNS = 1024  # 128 x 1024 doubles: a block of products stays in the L2 cache
+PRUNE_DIMENSIONS = 4  # below, the distances cost no more than the products that would prune them
 
 
 def _scan(
-    space: _Space, new: np.ndarray, indices: np.ndarray, distances: np.ndarray, own: bool
+    space: Space, new: np.ndarray, indices: np.ndarray, distances: np.ndarray, own: bool
 ) -> None:
     """Top k of each query among all points; `own` says that the queries are the points."""
-    prune = space.metric in ("euclidean", "cosine") and new.shape[1] >= _PRUNE_DIMENSIONS
+    prune = space.metric in ("euclidean", "cosine") and new.shape[1] >= PRUNE_DIMENSIONS
     if prune:
-        pruner = _Pruner(space, new)
+        pruner = Pruner(space, new)
 
     def work(start: int, stop: int) -> None:
         skip = start if own else -1
         out = indices[start:stop], distances[start:stop]
         if not prune:
-            _select_rows(space.distances(new[start:stop]), skip, *out)
+            select_rows(space.distances(new[start:stop]), skip, *out)
             return
         _scan_pruned(
             pruner.right,
@@ -323,12 +323,12 @@ def _scan(
             *out,
         )
 
-    rows = _SCAN_ROWS if prune else max(1, _SORT_BLOCK // len(space.points))
+    rows = SCAN_ROWS if prune else max(1, SORT_BLOCK // len(space.points))
     with scipy_blas().one_thread():
         run_blocks(work, len(new), rows)
 
 
-class _Pruner:
+class Pruner:
     """Matrix products that bound distances from below, rounding included.
 
     ``left @ right`` is |b|^2 - 2ab (cosine: -ab of unit vectors); a pair can be no nearer than d
@@ -337,7 +337,7 @@ class _Pruner:
     smallest normal number err by more than eps of themselves, but all together by less than it.
     """
 
-    def __init__(self, space: _Space, new: np.ndarray) -> None:
+    def __init__(self, space: Space, new: np.ndarray) -> None:
         d = new.shape[1]
         self.lengths = _lengths(new) if space.metric == "cosine" else np.empty(len(new))
         if space.metric == "cosine":
@@ -365,10 +365,10 @@ def _scan_pruned(
     distances[:] = np.inf
     indices[:] = 2147483647
     limit = np.full(rows, np.inf)
-    products = np.empty((rows, _SCAN_COLUMNS))
-    for begin in range(0, n, _SCAN_COLUMNS):
-        end = min(n, begin + _SCAN_COLUMNS)
-        if end - begin < _SCAN_COLUMNS:
+    products = np.empty((rows, SCAN_COLUMNS))
+    for begin in range(0, n, SCAN_COLUMNS):
+        end = min(n, begin + SCAN_COLUMNS)
+        if end - begin < SCAN_COLUMNS:
             products = np.empty((rows, end - begin))
         np.dot(left, np.ascontiguousarray(right[:, begin:end]), products)
         for r in range(rows):
@@ -376,7 +376,7 @@ def _scan_pruned(
             bound = limit[r]
             for j in range(end - begin):
                 if row[j] <= bound and (skip < 0 or begin + j != skip + r):
-                    d = _pair_distance(
+                    d = pair_distance(
                         new[r],
                         points[begin + j],
                         code,
@@ -384,28 +384,28 @@ def _scan_pruned(
                         lengths[begin + j] if code == 3 else 0.0,
                     )
                     if d < distances[r, 0]:  # the index only grows, so a tie loses
-                        _replace_top(distances[r], indices[r], d, begin + j)
+                        replace_top(distances[r], indices[r], d, begin + j)
                         worst = distances[r, 0]
                         bound = offset[r] + (worst if code == 3 else worst * worst)
             limit[r] = bound
     for r in range(rows):
-        _sort_heap(distances[r], indices[r])
+        sort_heap(distances[r], indices[r])
 
 
 @kernel
-def _select_rows(block, skip, indices, distances):
+def select_rows(block, skip, indices, distances):
     """Top k of each row of a block of distances."""
     distances[:] = np.inf
     indices[:] = 2147483647
     for r in range(block.shape[0]):
         for j in range(block.shape[1]):
             if block[r, j] < distances[r, 0] and (skip < 0 or j != skip + r):
-                _replace_top(distances[r], indices[r], block[r, j], j)
-        _sort_heap(distances[r], indices[r])
+                replace_top(distances[r], indices[r], block[r, j], j)
+        sort_heap(distances[r], indices[r])
 
 
 @kernel
-def _replace_top(distances, indices, d, j):
+def replace_top(distances, indices, d, j):
     """Replace the farthest entry of a heap ordered by (distance, index), farthest first."""
     _sift_down(distances, indices, d, j, distances.shape[0])
 
@@ -434,7 +434,7 @@ def _sift_down(distances, indices, d, j, size):
 
 
 @kernel
-def _sort_heap(distances, indices):
+def sort_heap(distances, indices):
     """Turn the heap into rising order of (distance, index)."""
     for size in range(distances.shape[0] - 1, 0, -1):
         d, j = distances[size], indices[size]
@@ -453,7 +453,7 @@ _TREE_SHARE = 64
 
 
 def _search_tree(
-    space: _Space, new: np.ndarray, indices: np.ndarray, distances: np.ndarray, own: bool
+    space: Space, new: np.ndarray, indices: np.ndarray, distances: np.ndarray, own: bool
 ) -> None:
     """Top k of each query from the k-d tree, ranked again by our distances.
 
@@ -500,16 +500,16 @@ def _search_tree(
 
 
 def _scan_some(
-    space: _Space, chosen: np.ndarray, indices: np.ndarray, distances: np.ndarray
+    space: Space, chosen: np.ndarray, indices: np.ndarray, distances: np.ndarray
 ) -> None:
     """Top k of some of the training points."""
 
     def work(start: int, stop: int) -> None:
         block = space.distances(space.points[chosen[start:stop]])
         block[np.arange(stop - start), chosen[start:stop]] = np.inf
-        _select_rows(block, -1, indices[start:stop], distances[start:stop])
+        select_rows(block, -1, indices[start:stop], distances[start:stop])
 
-    run_blocks(work, len(chosen), max(1, _SORT_BLOCK // len(space.points)))
+    run_blocks(work, len(chosen), max(1, SORT_BLOCK // len(space.points)))
 
 
 @kernel
@@ -528,7 +528,7 @@ def _rank_found(points, new, block, found, edge, code, own, settled, indices, di
             j = found[r, c]
             if own and j == me:
                 continue
-            d = _pair_distance(new[me], points[j], code, 0.0, 0.0)
+            d = pair_distance(new[me], points[j], code, 0.0, 0.0)
             spot = size  # the tree's order is almost ours, so this insertion seldom moves anything
             while spot > 0 and (
                 near_d[spot - 1] > d or (near_d[spot - 1] == d and near_i[spot - 1] > j)

@@ -25,21 +25,21 @@ import numpy as np
 from ._blas import scipy_blas
 from ._jit import kernel, run_blocks
 from ._neighbors import (
-    _PRUNE_DIMENSIONS,
-    _SCAN_COLUMNS,
-    _SCAN_ROWS,
-    _SORT_BLOCK,
-    _SORT_SHARE,
-    _choose_route,
-    _pack_keys,
-    _pair_distance,
-    _Pruner,
-    _replace_top,
-    _select_rows,
-    _sort_heap,
-    _Space,
-    _unpack_keys,
+    PRUNE_DIMENSIONS,
+    SCAN_COLUMNS,
+    SCAN_ROWS,
+    SORT_BLOCK,
+    SORT_SHARE,
+    Pruner,
+    Space,
+    choose_route,
+    pack_keys,
+    pair_distance,
     rank,
+    replace_top,
+    select_rows,
+    sort_heap,
+    unpack_keys,
 )
 
 _GRAPH_CODES = {"knn": 0, "mutual": 1, "symmetric": 2}
@@ -90,7 +90,7 @@ class LinkFinder:
         self.k_max = k_max
         self.graph = _GRAPH_CODES[graph]
         self._new = new
-        self._space = _Space(points, metric)
+        self._space = Space(points, metric)
         self._route = route or _query_route(k_max, self._space)
         # row i: the distances of i's own neighbours, which the query would have to beat
         self._lists = np.empty((0, k_max))
@@ -108,15 +108,15 @@ class LinkFinder:
             self._order = _build_tree(new, np.zeros(0)).order
             self._new = new[self._order]
         elif self._route == "scan":
-            self._pruner = _Pruner(self._space, new)
+            self._pruner = Pruner(self._space, new)
             self._reach = radii if metric == "cosine" else radii * radii
 
     @property
     def block(self) -> int:
         """Queries to search at a time: enough to be quick, few enough to hold their links."""
         if self._route == "rows":
-            return max(1, _SORT_BLOCK // len(self._space.points))
-        return _SCAN_ROWS if self._route == "scan" else _TREE_ROWS
+            return max(1, SORT_BLOCK // len(self._space.points))
+        return SCAN_ROWS if self._route == "scan" else _TREE_ROWS
 
     def run(self, work: Callable[[Links, np.ndarray], None]) -> None:
         """Call ``work(links, rows)`` for blocks of queries, on all threads; `rows` says which."""
@@ -162,14 +162,14 @@ class LinkFinder:
         block = self._space.distances(self._new[start:stop])
         n = block.shape[1]
         reverse = _NO_REVERSE
-        if self.k_max * _SORT_SHARE < n:
-            _select_rows(block, -1, near_i, near_d)
+        if self.k_max * SORT_SHARE < n:
+            select_rows(block, -1, near_i, near_d)
         else:
             bits = np.uint64(int(n - 1).bit_length())
             keys = np.empty(block.shape, np.uint64)
-            _pack_keys(block.view(np.uint64), -1, bits, keys)
+            pack_keys(block.view(np.uint64), -1, bits, keys)
             keys.sort(axis=1)
-            _unpack_keys(keys, n, block, bits, near_i, near_d)
+            unpack_keys(keys, n, block, bits, near_i, near_d)
             if self.graph:
                 # long lists: all queries against one list at a time, while it is in the cache
                 reverse = np.empty(block.shape, np.int32)
@@ -181,12 +181,12 @@ _NO_REVERSE = np.empty((0, 0), np.int32)
 _TREE_ROWS = 256  # as good as 1024 by time; a query that everyone adopts has n links, so not more
 
 
-def _query_route(k_max: int, space: _Space) -> str:
+def _query_route(k_max: int, space: Space) -> str:
     n, d = space.points.shape
-    route = _choose_route(n, k_max, space)
+    route = choose_route(n, k_max, space)
     if route != "scan":
         return "tree" if route == "tree" else "rows"
-    prune = space.metric in ("euclidean", "cosine") and d >= _PRUNE_DIMENSIONS
+    prune = space.metric in ("euclidean", "cosine") and d >= PRUNE_DIMENSIONS
     return "scan" if prune else "rows"
 
 
@@ -279,8 +279,8 @@ def _sort_into(from_i, from_d, to_i, to_d):
     to_d[:] = np.inf
     to_i[:] = 2147483647
     for e in range(from_i.shape[0]):
-        _replace_top(to_d, to_i, from_d[e], from_i[e])
-    _sort_heap(to_d, to_i)
+        replace_top(to_d, to_i, from_d[e], from_i[e])
+    sort_heap(to_d, to_i)
 
 
 # ---------------------------------------------------------------------------------------------
@@ -334,14 +334,14 @@ def _scan_both(
     adopt = radii.shape[0] > 0
     counts = np.zeros(n_rows, np.int64)
     size = 0
-    found_r = np.empty(max(_SCAN_COLUMNS, 4 * n_rows * k) if adopt else 0, np.int32)
+    found_r = np.empty(max(SCAN_COLUMNS, 4 * n_rows * k) if adopt else 0, np.int32)
     found_i = np.empty(found_r.shape[0], np.int32)
     found_d = np.empty(found_r.shape[0])
     limit = np.full(n_rows, np.inf)
-    products = np.empty((n_rows, _SCAN_COLUMNS))
-    for begin in range(0, n, _SCAN_COLUMNS):
-        end = min(n, begin + _SCAN_COLUMNS)
-        if end - begin < _SCAN_COLUMNS:
+    products = np.empty((n_rows, SCAN_COLUMNS))
+    for begin in range(0, n, SCAN_COLUMNS):
+        end = min(n, begin + SCAN_COLUMNS)
+        if end - begin < SCAN_COLUMNS:
             products = np.empty((n_rows, end - begin))
         np.dot(left, np.ascontiguousarray(right[:, begin:end]), products)
         for r in range(n_rows):
@@ -384,7 +384,7 @@ def _scan_both(
             counts[r] += more
             size += more
     for r in range(n_rows):
-        _sort_heap(near_d[r], near_i[r])
+        sort_heap(near_d[r], near_i[r])
     return counts, found_r[:size], found_i[:size], found_d[:size]
 
 
@@ -397,9 +397,9 @@ def _scan_row(row, begin, bound, offset, points, x, lengths, length, code, near_
     for j in range(row.shape[0]):
         if row[j] <= bound:
             i = begin + j
-            d = _pair_distance(x, points[i], code, length, lengths[i] if code == 3 else 0.0)
+            d = pair_distance(x, points[i], code, length, lengths[i] if code == 3 else 0.0)
             if d < near_d[0]:  # the index only grows, so a tie loses
-                _replace_top(near_d, near_i, d, i)
+                replace_top(near_d, near_i, d, i)
                 bound = offset + (near_d[0] if code == 3 else near_d[0] * near_d[0])
     return bound
 
@@ -426,9 +426,9 @@ def _scan_row_both(
     for j in range(row.shape[0]):
         if row[j] <= bound or row[j] <= offset + reach[j]:
             i = begin + j
-            d = _pair_distance(x, points[i], code, length, lengths[i] if code == 3 else 0.0)
+            d = pair_distance(x, points[i], code, length, lengths[i] if code == 3 else 0.0)
             if d < near_d[0]:
-                _replace_top(near_d, near_i, d, i)
+                replace_top(near_d, near_i, d, i)
                 bound = offset + (near_d[0] if code == 3 else near_d[0] * near_d[0])
             if d < radii[i]:
                 found_i[size] = i
@@ -642,9 +642,9 @@ def _find_nearest(tree, x, code, near_i, near_d, stack, away, leaf):
                 d = np.sqrt(leaf[e]) if code == 0 else leaf[e]
                 i = tree.order[first + e]
                 if d < near_d[0] or (d == near_d[0] and i < near_i[0]):
-                    _replace_top(near_d, near_i, d, i)
+                    replace_top(near_d, near_i, d, i)
                     bound = near_d[0] * near_d[0] * _WIDER if code == 0 else near_d[0]
-    _sort_heap(near_d, near_i)
+    sort_heap(near_d, near_i)
 
 
 @kernel

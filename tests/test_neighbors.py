@@ -416,7 +416,7 @@ def test_peak_memory_of_top_k_grows_with_n_times_k(kind):
     metric = "manhattan" if kind == "scan without products" else "euclidean"
     small, large = peak(X[: n // 2], k_max, metric), peak(X, k_max, metric)
     assert large < 2.6 * small  # four times if it grew with the square of n
-    fixed = 2 * 8 * _neighbors._SORT_BLOCK + 4 * 8 * _neighbors._TREE_FOUND
+    fixed = 2 * 8 * _neighbors.SORT_BLOCK + 4 * 8 * _neighbors._TREE_FOUND
     assert large < 8 * n * (2 * k_max + 4 * (d + 4)) + fixed
     assert fixed < 8 * n * n / 10
 
