@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -392,13 +392,13 @@ def _integrate(
 # ---------------------------------------------------------------------------------------------
 # One k of a sparse graph, where every determinant costs a factorization
 
-_ENOUGH = 30.0  # a window may end where the log density has fallen by this
+_ENOUGH, _TOO_MUCH = 30.0, 60.0  # a window may end where the log density has fallen this much
 _SPARSE_ERROR = 1e-8  # of the density anywhere, in units of its peak
 _MOST_NODES = 64
 
 
-def _interpolate_window(density: _Density) -> tuple[Callable, float, float]:
-    """The same as `_window`, from a few determinants.
+class _Model:
+    """A log density from a few determinants.
 
     Let top be above all eigenvalues u of L, and v = log(r / (r + top)): that is log r up to a
     constant where r is small, and flat where r is large. In v,
@@ -406,54 +406,78 @@ def _interpolate_window(density: _Density) -> tuple[Callable, float, float]:
         log|L + r I| - n log(r + top) = sum over u of log((u + (top - u) exp(v)) / top)
 
     is analytic up to a distance of pi from the real axis, and further where u = 0 is left out, so a
-    polynomial converges fast. Nodes go where its error, weighted by the density, may be largest.
+    polynomial converges fast.
     """
-    pairs, n = density.problem.pairs, density.profile.n
-    edges = pairs.count[density.k]
-    degrees = np.bincount(pairs.rows[:edges], minlength=n)
-    degrees += np.bincount(pairs.columns[:edges], minlength=n)
-    top = 2.0 * max(int(degrees.max()), 1)
-    nulls = components(pairs, density.k).count
-    known: dict[float, float] = {}  # v -> the smooth part of log|L + r I|
 
-    def warp(t: np.ndarray) -> np.ndarray:
-        return -np.log1p(top * np.exp(-t))
+    def __init__(self, density: _Density) -> None:
+        self.density = density
+        pairs, self.n = density.problem.pairs, density.profile.n
+        edges = pairs.count[density.k]
+        degrees = np.bincount(pairs.rows[:edges], minlength=self.n)
+        degrees += np.bincount(pairs.columns[:edges], minlength=self.n)
+        self.top = 2.0 * max(int(degrees.max()), 1)
+        self.nulls = components(pairs, density.k).count
+        self.t = np.array([density.peak])
+        self.logdets = np.array([density.logdet])
 
-    def trend(t: np.ndarray) -> np.ndarray:
-        return nulls * t + (n - nulls) * np.log(np.exp(t) + top)
+    def warp(self, t: np.ndarray) -> np.ndarray:
+        """v at each t."""
+        return -np.log1p(self.top * np.exp(-t))
 
-    def probe(t: float) -> float:
-        """Factorize at t, keep the determinant, and return the log density."""
-        at = np.array([t])
-        logdet = density.logdets(at)
-        known[float(warp(t))] = float((logdet - trend(at))[0])
-        return float(density.of(at, logdet)[0])
+    def unwarp(self, v: np.ndarray) -> np.ndarray:
+        """t at each v."""
+        return -np.log(np.expm1(-v) / self.top)
 
-    def log_density(t: np.ndarray) -> np.ndarray:
-        values = np.array([known[v] for v in nodes.tolist()])
-        return density.of(t, _interpolate(nodes, values, warp(t)) + trend(t))
+    def probe(self, t: float) -> float:
+        """Factorize at t, and return the log density there."""
+        logdet = self.density.logdets(np.array([t]))
+        self.t, self.logdets = np.append(self.t, t), np.append(self.logdets, logdet)
+        return float(self.density.of(np.array([t]), logdet)[0])
 
-    known[float(warp(density.peak))] = density.logdet - float(trend(density.peak))
-    right, reach = _find_end(probe, density.peak, density.ceiling, _reach_guess(density))
-    left, _ = _find_end(probe, density.peak, density.bottom, reach)
-    ends = warp(np.array([left, right]))
-    for v in [v for v in known if not ends[0] <= v <= ends[1]]:
-        del known[v]
-    nodes = np.array(list(known))
+    def keep(self, left: float, right: float) -> None:
+        """Forget what lies outside."""
+        inside = (self.t >= left) & (self.t <= right)
+        self.t, self.logdets = self.t[inside], self.logdets[inside]
+
+    def __call__(self, t: np.ndarray) -> np.ndarray:
+        smooth = _interpolate(self.warp(self.t), self.logdets - self._trend(self.t), self.warp(t))
+        return np.minimum(self.density.of(t, smooth + self._trend(t)), self.ceiling(t))
+
+    def ceiling(self, t: np.ndarray) -> np.ndarray:
+        """A bound on the log density: it has one peak, so what it is at the next node inwards."""
+        order = np.argsort(self.t)
+        nodes, known = self.t[order], self.density.of(self.t, self.logdets)[order]
+        below = np.searchsorted(nodes, t, side="right") - 1
+        above = np.searchsorted(nodes, t, side="left")
+        inwards = np.where(t < self.density.peak, above, below)
+        return known[np.clip(inwards, 0, len(nodes) - 1)]
+
+    def _trend(self, t: np.ndarray) -> np.ndarray:
+        return self.nulls * t + (self.n - self.nulls) * np.log(np.exp(t) + self.top)
+
+
+def _interpolate_window(density: _Density) -> tuple[Callable, float, float]:
+    """The same as `_window`, from a few determinants where their error matters most."""
+    model = _Model(density)
+    right, reach = _find_end(model.probe, density.peak, density.ceiling, _reach_guess(density))
+    left, _ = _find_end(model.probe, density.peak, density.bottom, reach)
+    model.keep(left, right)
+    ends = model.warp(np.array([left, right]))
     grid = ends[0] + np.ptp(ends) * 0.5 * (1.0 - np.cos(np.linspace(0.0, np.pi, 257)[1:-1]))
-    grid_t = -np.log(np.expm1(-grid) / top)
+    grid_t = model.unwarp(grid)
     agreed = 0
     while agreed < 2:  # in a row: one alone may be luck
-        if len(nodes) > _MOST_NODES:
+        if len(model.t) > _MOST_NODES:
             return _window(density)
+        # the error of a polynomial goes with the product of the distances from its nodes
         with np.errstate(divide="ignore"):
-            promise = np.log(np.abs(grid[:, None] - nodes)).sum(axis=1)
-        t = float(grid_t[np.argmax(promise + np.clip(log_density(grid_t), -_CUT, 0.0))])
-        guess, value = float(log_density(np.array([t]))[0]), probe(t)
-        error = abs(guess - value) * math.exp(min(max(guess, value), 0.0))
+            product = np.log(np.abs(grid[:, None] - model.warp(model.t))).sum(axis=1)
+        worst = int(np.argmax(product + model.ceiling(grid_t)))
+        at = grid_t[worst : worst + 1]
+        guess, weight = float(model(at)[0]), math.exp(float(model.ceiling(at)[0]))
+        error = weight * abs(guess - model.probe(float(at[0])))
         agreed = agreed + 1 if error <= max(_SPARSE_ERROR, 10.0 * density.noise) else 0
-        nodes = np.array(list(known))
-    return log_density, left, right
+    return model, left, right
 
 
 def _interpolate(nodes: np.ndarray, values: np.ndarray, at: np.ndarray) -> np.ndarray:
@@ -492,7 +516,7 @@ def _find_end(probe: Callable, peak: float, end: float, reach: float) -> tuple[f
             if reach == abs(end - peak):
                 return end, reach
             reach = min(max(grown, 1.25 * reach), 4.0 * reach, abs(end - peak))
-        elif fall > 4.0 * _CUT:
+        elif fall > _TOO_MUCH:
             reach = grown
         else:
             return peak + math.copysign(reach, end - peak), reach
@@ -509,15 +533,10 @@ class _Sweep:
     """The slices of a problem's k, made as far as they are needed."""
 
     def __init__(self, problem: Problem, executor: object, progress: bool) -> None:
-        # a k that brings no pair in has the graph of the k before it: one of them is enough
-        counts = problem.pairs.count[problem.ks]
-        _, distinct, self.group = np.unique(counts, return_index=True, return_inverse=True)
-        self.problem = replace(problem, ks=problem.ks[distinct])
-        self.log_copies = np.log(np.bincount(self.group))
-        self.executor, self.progress = executor, progress
-        first = int(self.problem.ks[0])
+        self.problem, self.executor, self.progress = problem, executor, progress
+        first = int(problem.ks[0])
         self.dense = problem.backend in ("auto", "lapack") and surely_dense(problem.pairs, first)
-        self.slices: list[Slice | None] = [None] * len(distinct)
+        self.slices: list[Slice | None] = [None] * len(problem.ks)
 
     def run(self, allowance: float) -> tuple[list[Slice | None], np.ndarray]:
         """The slice of each k, None where it was skipped, and bounds on all log marginals."""
@@ -525,8 +544,7 @@ class _Sweep:
         if allowance > 0.0:
             upper = self._bound(math.log(allowance))
         done = self._integrate(upper, allowance)
-        kept = [self.slices[at] if done[at] else None for at in self.group.tolist()]
-        return kept, upper[self.group]
+        return [one if done[at] else None for at, one in enumerate(self.slices)], upper
 
     def make(self, positions: Iterable[int], integrate: bool) -> None:
         """Slice the graphs at these positions, on all workers."""
@@ -551,7 +569,7 @@ class _Sweep:
         done = np.zeros(size, np.bool_)
         order = np.argsort(-upper, kind="stable")
         # from each place in the order on, a bound on the log of the mass that follows
-        after = np.logaddexp.accumulate((upper + self.log_copies)[order][::-1])[::-1]
+        after = np.logaddexp.accumulate(upper[order][::-1])[::-1]
         begin = 0
         while begin < size:
             total = self.log_total(done)
@@ -570,7 +588,7 @@ class _Sweep:
 
     def log_total(self, done: np.ndarray) -> float:
         """The log of the sum of p(y | k) over the k that are done."""
-        logs = [self.slices[at].log_marginal + self.log_copies[at] for at in np.flatnonzero(done)]
+        logs = [self.slices[at].log_marginal for at in np.flatnonzero(done)]
         return float(np.logaddexp.reduce(logs)) if logs else -math.inf
 
     def _integrated(self, at: int) -> bool:
@@ -598,7 +616,7 @@ class _Sweep:
                 at = search.next()
             best = int(np.argmax(search.lower))
             self.slices[best] = slice_graph(problem, int(problem.ks[best]), None, True)
-            enough = self.slices[best].log_marginal + log_allowance - math.log(len(self.group))
+            enough = self.slices[best].log_marginal + log_allowance - math.log(len(self.slices))
             enough -= extra
             while True:
                 open_now = int((search.upper > enough).sum())
