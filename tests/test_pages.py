@@ -221,6 +221,11 @@ def test_no_image_is_missing(site, tmp_path):
     assert failed == []
 
 
+def test_browser_is_shown_no_folder_of_this_machine(site):
+    for page in pathlib.Path(SITE).rglob("*.html"):
+        assert str(ROOT) not in page.read_text(encoding="utf-8"), page
+
+
 def test_screenshots(site, tmp_path):
     """Pictures to look at, in MKSKNN_SCREENSHOTS if that is set."""
     address, _ = site
