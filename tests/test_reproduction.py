@@ -26,13 +26,6 @@ pytest.importorskip("matplotlib")
 paper = _load_script()
 
 
-@pytest.fixture(scope="module")
-def quick(tmp_path_factory):
-    """The results of the quick mode, and the folder it wrote."""
-    folder = tmp_path_factory.mktemp("reproduction")
-    return paper.reproduce(folder, splits=1, say=lambda text: None), folder
-
-
 # ---------------------------------------------------------------------------------------------
 # What is published
 
@@ -71,8 +64,25 @@ def test_published_spot_checks():
 # What comes out
 
 
-def test_sinc_rows(quick):
-    rows = quick[0]["Sinc3C"]["rows"]
+def test_quick_mode(tmp_path):
+    """All in one test, so that the workers of a parallel run do not each run the script."""
+    results = paper.reproduce(tmp_path, splits=1, say=lambda text: None)
+    for check in (
+        check_sinc_rows,
+        check_sinc_curves_lie_between_the_tie_rules,
+        check_fixed_values_do_not_select_the_published_k,
+        check_starting_values_are_moot,
+        check_every_published_row_has_ours_beside_it,
+        check_number_outside_is_the_number_of_marks,
+        check_both_formulations_have_all_rows,
+        check_beyond_the_paper,
+        check_output_files,
+    ):
+        check(results, tmp_path)
+
+
+def check_sinc_rows(results, folder):
+    rows = results["Sinc3C"]["rows"]
     assert [*rows] == [*paper.TABLE_1]
     assert (rows["SkNN"]["k"], rows["SkNN"]["errors"]) == (5, 13)
     assert rows["BMkNN-I"]["k"] == 1 and rows["BMkNN-I"]["at_bound"]
@@ -84,8 +94,8 @@ def test_sinc_rows(quick):
         assert low <= row["at_published_k"] <= high
 
 
-def test_sinc_curves_lie_between_the_tie_rules(quick):
-    for curve in quick[0]["Sinc3C"]["loo"].values():
+def check_sinc_curves_lie_between_the_tie_rules(results, folder):
+    for curve in results["Sinc3C"]["loo"].values():
         assert (curve["low"] <= curve["errors"]).all()
         assert (curve["errors"] <= curve["high"]).all()
 
@@ -101,8 +111,8 @@ def test_formulations_give_equal_labels_at_equal_k(graph):
         np.testing.assert_array_equal(*labels)
 
 
-def test_fixed_values_do_not_select_the_published_k(quick):
-    pima = quick[0]["Pima.tr"]
+def check_fixed_values_do_not_select_the_published_k(results, folder):
+    pima = results["Pima.tr"]
     assert (pima["rows"]["BMkNN (binary), fixed"]["ks"] == 1).all()
     fixed, published, _, _, optimum = pima["fixed"]
     assert (fixed["k"], published["k"], optimum["k"]) == (1, 97, 39)
@@ -111,21 +121,20 @@ def test_fixed_values_do_not_select_the_published_k(quick):
     assert optimum["log_evidence"] == pytest.approx(-255.763, abs=0.001)
 
 
-def test_starting_values_are_moot(quick):
-    for row in quick[0]["starts"]:
+def check_starting_values_are_moot(results, folder):
+    for row in results["starts"]:
         assert row["optimum"] > row["at_start"]
         if row["climbed"] is not None:
             assert row["climbed"][0] <= row["optimum"] + 1e-6
     reached = [
         abs(row["climbed"][0] - row["optimum"]) < 1e-3
-        for row in quick[0]["starts"]
+        for row in results["starts"]
         if row["climbed"]
     ]
     assert sum(reached) >= 4
 
 
-def test_every_published_row_has_ours_beside_it(quick):
-    results, folder = quick
+def check_every_published_row_has_ours_beside_it(results, folder):
     page = (folder / "index.md").read_text(encoding="utf-8")
     for name, experiment in paper.EXPERIMENTS.items():
         assert experiment.published_k.keys() <= results[name]["rows"].keys()
@@ -134,8 +143,7 @@ def test_every_published_row_has_ours_beside_it(quick):
             assert f"{mean:.4f} ± {deviation:.4f}" in page
 
 
-def test_number_outside_is_the_number_of_marks(quick):
-    results = quick[0]
+def check_number_outside_is_the_number_of_marks(results, folder):
     k, error = paper.totals(results, fixed=False)
     k_fixed, error_fixed = paper.totals(results, fixed=True)
     assert (k + error, k_fixed + error_fixed) != (0, 0)
@@ -151,30 +159,29 @@ def test_number_outside_is_the_number_of_marks(quick):
     assert f"**Altogether {k + error} of 30 published means are outside**" in results["page"]
 
 
-def test_both_formulations_have_all_rows(quick):
-    rows = quick[0]["New Thyroid"]["rows"]
+def check_both_formulations_have_all_rows(results, folder):
+    rows = results["New Thyroid"]["rows"]
     assert np.mean(rows["BSkNN-I"]["ks"] == rows["BSkNN-II"]["ks"]) >= 0.8
     for row in rows.values():
         assert 0.0 <= row["error"]["mean"] <= 0.2
 
 
-def test_beyond_the_paper(quick):
+def check_beyond_the_paper(results, folder):
     for name in paper.EXPERIMENTS:
-        rows = quick[0][name]["rows"]
+        rows = results[name]["rows"]
         for method in paper.BEYOND:
             assert 0 < rows[method]["log_loss"]["mean"] < 0.7
-            assert method in quick[0]["page"]
+            assert method in results["page"]
 
 
-def test_output_files(quick):
-    folder = quick[1]
+def check_output_files(results, folder):
     names = ["figure-1", "figure-2", "figure-3", "errors", "k-pima-tr", "k-new-thyroid"]
     for name in names:
         assert (folder / f"{name}.png").stat().st_size > 5000
-        assert f"({name}.png)" in quick[0]["page"]
+        assert f"({name}.png)" in results["page"]
     stored = json.loads((folder / "results.json").read_text(encoding="utf-8"))
     assert stored["Sinc3C"]["rows"]["SkNN"]["errors"] == 13
-    assert str(ROOT) not in quick[0]["page"]
+    assert str(ROOT) not in results["page"]
 
 
 def test_page_is_as_the_script_writes_it():
