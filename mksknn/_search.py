@@ -73,7 +73,9 @@ def peak_of_values(
             side = right - middle if right - middle > middle - left else left - middle
             best = middle + math.copysign(min(0.3 * abs(side), _TRIAL), side)
             promised = float(_interpolate(nodes, known, np.array([best]))[0] - offset(best))
-        error = abs(promised - value(best)) / float(np.abs(nodes - best).min())
+        # one value may be foretold by luck, so an earlier error is not forgotten at once
+        seen = abs(promised - value(best)) / float(np.abs(nodes - best).min())
+        error = seen if error == math.inf else max(seen, 0.01 * error)
         if value(best) > value(middle):
             left, middle, right = (middle, best, right) if best > middle else (left, best, middle)
         elif best > middle:
