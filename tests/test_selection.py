@@ -1,0 +1,307 @@
+"""select_k: the bound behind the certificate, and the argmax of the full curve."""
+
+import naive
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.datasets import load_digits
+
+import mksknn
+from mksknn import _logdet
+from mksknn._evidence import pose
+from mksknn._logdet import Dense
+from mksknn._selection import upper_bounds
+
+GRAPHS = ("mutual", "symmetric")
+KINDS = ("binary", "I", "II", "regression", "three outputs")
+
+
+def bundled(name, scaled):
+    data = getattr(mksknn.datasets, name)()
+    X = (data.X - data.X.mean(axis=0)) / data.X.std(axis=0) if scaled else data.X
+    return X, data.y
+
+
+def random_set(seed, kind, n=None):
+    """Points and targets that have something to do with each other; half of them in clusters."""
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(9, 45)) if n is None else n
+    X = rng.normal(size=(n, int(rng.integers(1, 4))))
+    if rng.random() < 0.5:
+        X += 10.0 ** rng.integers(0, 4) * rng.integers(0, 3, (n, 1))
+    signal = X[:, 0] / X[:, 0].std() + rng.uniform(0, 2) * rng.normal(size=n)
+    order = np.argsort(np.argsort(signal))
+    if kind == "regression":
+        return X, signal, {}
+    if kind == "three outputs":
+        return X, np.column_stack([signal, signal**2, rng.normal(size=n)]), {}
+    if kind == "binary":
+        return X, order * 2 // n, {}
+    return X, order * int(rng.integers(2, 6)) // n, {"formulation": kind}
+
+
+def assert_argmax(X, y, **options):
+    """The selection and the curve tell the same."""
+    curve = mksknn.evidence_curve(X, y, **options)
+    found = mksknn.select_k(X, y, **options)
+    best = int(np.argmax(curve.log_evidence))
+    assert found.k == curve.best_k
+    assert found.log_evidence == pytest.approx(curve.log_evidence[best], rel=1e-12, abs=1e-9)
+    assert found.sigma0 == pytest.approx(curve.sigma0[best], rel=1e-6)
+    assert found.sigma2 == pytest.approx(curve.sigma2[best], rel=1e-6)
+    assert found.at_bound == curve.at_bound[best]
+    assert found.certified
+    assert found.k in found.evaluated and set(found.evaluated) <= set(curve.k)
+    assert (np.diff(found.evaluated) > 0).all()
+    assert (found.graph, found.formulation) == (curve.graph, curve.formulation)
+    return curve, found
+
+
+# ---------------------------------------------------------------- the argmax
+
+
+@pytest.mark.parametrize("graph", GRAPHS)
+@pytest.mark.parametrize("scaled", [False, True])
+@pytest.mark.parametrize("name", ["load_pima", "load_new_thyroid"])
+def test_bundled_sets(name, scaled, graph):
+    X, y = bundled(name, scaled)
+    curve, found = assert_argmax(X, y, graph=graph)
+    assert len(found.evaluated) <= 0.15 * len(curve.k)
+
+
+@pytest.mark.parametrize("graph", GRAPHS)
+@pytest.mark.parametrize("formulation", ["I", "II"])
+def test_bundled_sets_by_other_formulations(formulation, graph):
+    for name in ("load_pima", "load_new_thyroid"):
+        X, y = bundled(name, True)
+        _, found = assert_argmax(X, y, graph=graph, formulation=formulation, k_max=60)
+        assert found.formulation == formulation
+
+
+@pytest.mark.parametrize("graph", GRAPHS)
+def test_a_thousand_points(graph):
+    """At most 4% of the k, and no other k near the winner is better."""
+    digits = load_digits()
+    X, y = digits.data[:1000], digits.target[:1000]
+    found = mksknn.select_k(X, y, graph=graph)
+    assert found.certified
+    assert len(found.evaluated) <= 0.04 * 999
+    ks = sorted({*range(max(1, found.k - 2), found.k + 3), 20, 60, 999})
+    curve = mksknn.evidence_curve(X, y, graph=graph, ks=ks)
+    assert curve.best_k == found.k
+    assert curve.log_evidence.max() == pytest.approx(found.log_evidence, abs=1e-8)
+
+
+@pytest.mark.parametrize("graph", GRAPHS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_random_sets(kind, graph):
+    for seed in range(12):
+        X, y, options = random_set(seed, kind)
+        assert_argmax(X, y, graph=graph, **options)
+
+
+@pytest.mark.parametrize("graph", GRAPHS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_random_sets_with_limits(kind, graph):
+    """Some of the k, other bounds, fixed sigmas, uncentred targets, all by bounds."""
+    for seed in range(4):
+        X, y, options = random_set(100 + seed, kind, n=40)
+        some = np.random.default_rng(seed).choice(np.arange(1, 40), 15, replace=False)
+        assert_argmax(X, y, graph=graph, ks=some, **options)
+        assert_argmax(X, y, graph=graph, k_max=12, **options)
+        assert_argmax(X, y, graph=graph, ratio_bounds=(0.05, 0.3), **options)
+        assert_argmax(X, y, graph=graph, ratio_bounds=(1e-3, 1e12), **options)
+        for sigmas in ((1.0, 1.0), (0.01, 3.0), (50.0, 1e-4)):
+            assert_argmax(X, y, graph=graph, sigma0=sigmas[0], sigma2=sigmas[1], **options)
+        if kind == "regression":
+            assert_argmax(X, y + 5.0, graph=graph, center=False)
+
+
+@settings(max_examples=40)
+@given(st.integers(0, 2**32 - 1), st.sampled_from(KINDS), st.sampled_from(GRAPHS))
+def test_any_set(seed, kind, graph):
+    X, y, options = random_set(seed, kind)
+    assert_argmax(X, y, graph=graph, **options)
+
+
+@pytest.mark.parametrize("graph", GRAPHS)
+def test_hard_points(small_points, graph):
+    n = len(small_points)
+    for y in (np.arange(n) % 2, np.arange(n) < (n + 1) // 2):
+        assert_argmax(small_points, y.astype(int), graph=graph)
+
+
+@pytest.mark.uncompiled
+@pytest.mark.parametrize("graph", GRAPHS)
+def test_a_dozen_points(graph):
+    X, y, _ = random_set(5, "binary", n=12)
+    _, found = assert_argmax(X, y, graph=graph)
+    assert found.k == naive.best_k(X, y, graph=graph)
+
+
+@pytest.mark.parametrize("backend", ["superlu", "cholmod"])
+def test_forced_backends(backend):
+    if backend == "cholmod" and _logdet.cholmod() is None:
+        pytest.skip("scikit-sparse is missing")
+    for seed in range(6):
+        X, y, _ = random_set(seed, "binary", n=30)
+        found = mksknn.select_k(X, y, backend=backend)
+        dense = mksknn.select_k(X, y)
+        assert found.k == dense.k and found.certified
+        assert found.log_evidence == pytest.approx(dense.log_evidence, abs=1e-8)
+        if backend == "superlu":  # which has no bounds: every k is a certificate too
+            np.testing.assert_array_equal(found.evaluated, np.arange(1, 30))
+
+
+@pytest.mark.parametrize("graph", GRAPHS)
+def test_sparse_graphs(graph):
+    rng = np.random.default_rng(7)
+    X = np.cumsum(rng.exponential(size=(1200, 1)), axis=0)
+    y = np.sin(X[:, 0] / 30) + 0.2 * rng.normal(size=1200)
+    for k_max in (9, 30):
+        found = mksknn.select_k(X, y, graph=graph, k_max=k_max)
+        curve = mksknn.evidence_curve(X, y, graph=graph, k_max=k_max)
+        assert found.k == curve.best_k and found.certified
+        assert found.log_evidence == pytest.approx(curve.log_evidence.max(), abs=1e-8)
+    dense = mksknn.select_k(X, y, graph=graph, k_max=9, backend="lapack")
+    sparse = mksknn.select_k(X, y, graph=graph, k_max=9)
+    assert dense.k == sparse.k
+    assert dense.log_evidence == pytest.approx(sparse.log_evidence, abs=1e-7)
+
+
+def test_one_k():
+    X, y, _ = random_set(8, "binary", n=20)
+    found = mksknn.select_k(X, y, ks=[7])
+    assert found.k == 7 and found.evaluated.tolist() == [7] and found.certified
+
+
+# ---------------------------------------------------------------- the bound
+
+
+@pytest.mark.parametrize("graph", GRAPHS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_bound_holds(kind, graph):
+    """For every anchor and k, over all ratios; anchors of several components among them."""
+    for seed in (0, 1, 2):
+        X, y, options = random_set(200 + seed, kind, n=22)
+        options = {"formulation": "auto", **options}
+        for sigmas in ({}, {"sigma0": 0.4, "sigma2": 0.9}):
+            problem = pose(X, y, graph=graph, task="auto", center=True, **options, **sigmas)
+            best = mksknn.evidence_curve(X, y, graph=graph, **options, **sigmas).log_evidence
+            for k in (1, 2, 5, 12, 21):
+                for ratio in (1e-6, 1e-3, 0.1, 3.0, 1e3, 1e6):
+                    bounds = upper_bounds(problem, Dense(problem.pairs, k, False).anchor(ratio))
+                    assert (bounds >= best - 1e-9 * abs(best) - 1e-9).all()
+
+
+@pytest.mark.parametrize("graph", GRAPHS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_bound_is_tight_at_the_anchor(kind, graph):
+    for seed in (0, 1, 2):
+        X, y, options = random_set(300 + seed, kind, n=25)
+        curve = mksknn.evidence_curve(X, y, graph=graph, **options)
+        options = {"formulation": "auto", **options}
+        problem = pose(X, y, graph=graph, task="auto", center=True, **options)
+        for at, k in enumerate(curve.k):
+            anchor = Dense(problem.pairs, k, False).anchor(curve.sigma2[at] / curve.sigma0[at])
+            bound = upper_bounds(problem, anchor)[at]
+            assert bound == pytest.approx(curve.log_evidence[at], rel=1e-10, abs=1e-7)
+
+
+@pytest.mark.parametrize("graph", GRAPHS)
+def test_bound_is_that_of_the_oracle(graph):
+    X, y, _ = random_set(9, "binary", n=18)
+    problem = pose(X, y, graph=graph, formulation="auto", task="auto", center=True)
+    Y, m, constant = naive.targets(y)
+    graphs = [naive.weights(X, k, graph) for k in range(1, 18)]
+    for k, ratio in ((2, 0.01), (6, 1.0), (17, 100.0)):
+        bounds = upper_bounds(problem, Dense(problem.pairs, k, False).anchor(ratio))
+        expected = [naive.evidence_bound(graphs[k - 1], ratio, W, Y, m, constant) for W in graphs]
+        np.testing.assert_allclose(bounds, expected, rtol=1e-9)
+
+
+# ---------------------------------------------------------------- what is computed
+
+
+@pytest.mark.parametrize("graph", GRAPHS)
+def test_anchors_are_few(graph, monkeypatch):
+    counts = {"cholesky": 0, "tridiagonalize": 0}
+    for name in counts:
+        routine = getattr(_logdet, name)
+
+        def wrapped(matrix, name=name, routine=routine):
+            counts[name] += 1
+            return routine(matrix)
+
+        monkeypatch.setattr(_logdet, name, wrapped)
+    X, y = bundled("load_new_thyroid", True)
+    found = mksknn.select_k(X, y, graph=graph)
+    assert counts["tridiagonalize"] <= 3  # the finalists
+    assert len(found.evaluated) <= counts["cholesky"] + counts["tridiagonalize"] <= 60
+
+
+# ---------------------------------------------------------------- other criteria, results
+
+
+@pytest.mark.parametrize("graph", ["knn", *GRAPHS])
+@pytest.mark.parametrize("criterion", ["loo", "loo_log"])
+def test_leave_one_out(criterion, graph):
+    X, y, _ = random_set(10, "binary", n=35)
+    curve = mksknn.loo_curve(X, y, graph=graph)
+    found = mksknn.select_k(X, y, criterion=criterion, graph=graph)
+    assert found.k == (curve.best_k if criterion == "loo" else curve.best_k_log)
+    assert (found.criterion, found.graph) == (criterion, graph)
+    if criterion == "loo":
+        assert found.sigma0 is found.sigma2 is found.log_evidence is None
+        return
+    assert found.sigma2 / found.sigma0 == pytest.approx(curve.ratio[found.k - 1], rel=1e-12)
+    if graph == "knn":
+        assert found.log_evidence is None
+    else:
+        Y, m, constant = naive.targets(y)
+        W = naive.weights(X, found.k, graph)
+        ratio = curve.ratio[found.k - 1]
+        assert found.sigma0 == pytest.approx(naive.best_sigma0(W, Y, m, ratio), rel=1e-10)
+        expected = naive.profile(W, Y, m, constant, ratio)
+        assert found.log_evidence == pytest.approx(expected, rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("changes", "kind", "parts"),
+    [
+        ({"criterion": "cv"}, ValueError, ["criterion", "'cv'", "loo_log"]),
+        ({"criterion": None}, TypeError, ["criterion", "None"]),
+        ({"criterion": "loo", "sigma0": 1.0}, ValueError, ["sigma0", "'loo'", "1.0"]),
+        ({"criterion": "loo_log", "sigma2": 2.0}, ValueError, ["sigma2", "'loo_log'", "2.0"]),
+        ({"criterion": "loo", "graph": "full"}, ValueError, ["graph", "'full'"]),
+        ({"criterion": "loo", "metric": "hamming"}, ValueError, ["metric", "'hamming'"]),
+        ({"criterion": "loo", "ks": []}, ValueError, ["ks", "empty"]),
+        ({"criterion": "loo", "executor": 1}, TypeError, ["executor", "submit"]),
+        ({"criterion": "loo", "progress": "no"}, TypeError, ["progress", "'no'"]),
+        ({"graph": "knn"}, ValueError, ["graph", "'knn'"]),
+    ],
+)
+def test_bad_criteria(changes, kind, parts):
+    X, y, _ = random_set(11, "binary", n=12)
+    with pytest.raises(kind) as caught:
+        mksknn.select_k(X, y, **changes)
+    for part in parts:
+        assert part in str(caught.value)
+
+
+def test_repr_and_attributes():
+    X, y, _ = random_set(12, "binary", n=30)
+    found = mksknn.select_k(X, y, graph="mutual")
+    for text in (
+        f"k={found.k}",
+        "sigma0=",
+        "graph='mutual'",
+        "formulation='binary'",
+        "certified=True",
+    ):
+        assert text in repr(found)
+    assert isinstance(found.k, int) and isinstance(found.at_bound, bool)
+    with pytest.raises(AttributeError):
+        found.k = 3
+    assert "sigma0" not in repr(mksknn.select_k(X, y, criterion="loo"))
