@@ -101,6 +101,10 @@ class Dense:
             return _shifted_logdet(*self._spectrum, ratio)[0]
         return self._factorize(ratio)[0]
 
+    def logdets(self, ratios: np.ndarray) -> np.ndarray:
+        """log|L + r I| at each ratio r, if opened for many."""
+        return _shifted_logdets(*self._spectrum, ratios)
+
     def peak(
         self, norm: float, roughness: float, low: float, high: float, start: float | None = None
     ) -> tuple[float, float]:
@@ -182,6 +186,14 @@ def _shifted_logdet(diagonal, beside, components, lift, ratio):
     logdet += np.log(product) + components * (np.log(ratio) - np.log(ratio + lift))
     trace += components * (1.0 / ratio - 1.0 / (ratio + lift))
     return logdet, trace
+
+
+@kernel
+def _shifted_logdets(diagonal, beside, components, lift, ratios):
+    out = np.empty(ratios.shape[0])
+    for a in range(ratios.shape[0]):
+        out[a] = _shifted_logdet(diagonal, beside, components, lift, ratios[a])[0]
+    return out
 
 
 @kernel

@@ -296,6 +296,8 @@ class _Density:
         """log|L + r I| at each t, exactly."""
         low, high = self.problem.ratio_bounds
         ratios = np.clip(np.exp(t), low, high)
+        if self.dense:
+            return self.opened.logdets(ratios)
         return np.array([self.opened.logdet(ratio) for ratio in ratios.tolist()])
 
     def exact(self, t: np.ndarray) -> np.ndarray:
@@ -335,7 +337,7 @@ def _window(density: _Density) -> tuple[Callable, float, float]:
     """The log density, and where it has fallen by `_CUT` on either side of its single peak."""
     ends = []
     for end in (density.bottom, density.ceiling):
-        steps = (end - density.peak) * 2.0 ** np.arange(-24.0, 0.0, 0.5)
+        steps = (end - density.peak) * 2.0 ** np.arange(-24.0, 0.0)
         fallen = np.flatnonzero(density.exact(density.peak + steps) < -_CUT)
         ends.append(density.peak + float(steps[fallen[0]]) if len(fallen) else end)
     return density.exact, ends[0], ends[1]
