@@ -81,6 +81,16 @@ def _describe(library: ctypes.CDLL, setter: str) -> str:
     return get_config().decode().strip()
 
 
+# Below this size, threads within the BLAS cost more than they save: dpotrf at n = 500 took 1.31 ms
+# on two and 1.44 ms on one, and several times that when other work kept the second core.
+_THREADS_SIZE = 600
+
+
+def blas_threads_for(n: int) -> contextlib.AbstractContextManager:
+    """Hold SciPy's BLAS to one thread where the matrices are too small for more."""
+    return scipy_blas().one_thread() if n < _THREADS_SIZE else contextlib.nullcontext()
+
+
 @functools.cache
 def scipy_blas() -> Blas:
     """The BLAS under SciPy, which Numba's np.dot uses too."""

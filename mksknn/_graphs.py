@@ -280,11 +280,12 @@ def resistance_sums(
             pairs.rows, pairs.columns, pairs.count, inverse, diagonal, label, gap, start, stop, out
         )
 
-    run_blocks(work, pairs.k_max, _RESISTANCE_BLOCK)
+    edges_of_a_k = max(1, int(pairs.count[-1]) // pairs.k_max)
+    run_blocks(work, pairs.k_max, max(1, _RESISTANCE_EDGES // edges_of_a_k))
     return np.cumsum(out)
 
 
-_RESISTANCE_BLOCK = 64
+_RESISTANCE_EDGES = 2**17  # about a millisecond's work: less is not worth a thread
 
 
 @kernel

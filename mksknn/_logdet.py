@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.sparse import csc_array, csc_matrix, eye_array, tril
 
-from ._blas import Blas, cholesky, cholesky_inverse, tridiagonalize
+from ._blas import Blas, blas_threads_for, cholesky, cholesky_inverse, tridiagonalize
 from ._graphs import Pairs, components, dense_laplacian, sparse_laplacian
 from ._inverse import inverse_entries
 from ._jit import kernel
@@ -93,7 +93,10 @@ class Dense:
         self._pairs, self._k = pairs, k
         self._components = components(pairs, k)
         self._lift = 2.0 * pairs.count[k] / pairs.n  # the mean degree, so within the spectrum
-        self._tridiagonal = tridiagonalize(self._lifted()) if many else None
+        self._tridiagonal = None
+        if many:
+            with blas_threads_for(pairs.n):
+                self._tridiagonal = tridiagonalize(self._lifted())
 
     def logdet(self, ratio: float) -> float:
         """log|L + ratio I|."""
@@ -123,7 +126,8 @@ class Dense:
     def anchor(self, ratio: float) -> Anchor:
         """The inverse of L + ratio I, and what bounds on other graphs need besides."""
         logdet, matrix = self._factorize(ratio)
-        cholesky_inverse(matrix)
+        with blas_threads_for(len(matrix)):
+            cholesky_inverse(matrix)
         gap = 1.0 / ratio - 1.0 / (ratio + self._lift)
         return Anchor(
             logdet=logdet,
@@ -148,7 +152,8 @@ class Dense:
     def _factorize(self, ratio: float) -> tuple[float, np.ndarray]:
         matrix = self._lifted()
         matrix.flat[:: len(matrix) + 1] += ratio
-        cholesky(matrix)
+        with blas_threads_for(len(matrix)):
+            cholesky(matrix)
         lifted = 2.0 * float(np.log(np.diagonal(matrix)).sum())
         null = np.log(ratio) - np.log(ratio + self._lift)
         return lifted + self._components.count * float(null), matrix

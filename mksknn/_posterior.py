@@ -15,19 +15,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from contextlib import nullcontext
 from dataclasses import dataclass
 
 import numpy as np
 
-from ._blas import scipy_blas
 from ._evidence import RATIO_BOUNDS, Problem, Profile, pose
 from ._graphs import components, pairs_by_rank
 from ._logdet import BACKENDS, Dense, open_graph, surely_dense
 from ._loo import loo_scores
 from ._neighbors import rank
 from ._parallel import map_chunks, progress_bar
-from ._selection import _BLAS_THREADS_SIZE, _bounds_pay, _first, _Search, candidates
+from ._selection import _bounds_pay, _first, _Search, candidates
 from ._targets import encode
 from ._validation import (
     GRAPHS,
@@ -609,8 +607,7 @@ class _Sweep:
         problem = self.problem
         search = _Search(problem)
         extra = _sigma0_integral(problem.profile(int(problem.ks[0])))
-        alone = scipy_blas().one_thread() if problem.pairs.n < _BLAS_THREADS_SIZE else nullcontext()
-        with alone, progress_bar(None, self.progress) as tick:
+        with progress_bar(None, self.progress) as tick:
             at = _first(problem)
             while at is not None:
                 search.anchor(at)

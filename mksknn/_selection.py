@@ -14,12 +14,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass
 
 import numpy as np
 
-from ._blas import scipy_blas
 from ._evidence import (
     EVIDENCE_GRAPHS,
     RATIO_BOUNDS,
@@ -391,16 +389,10 @@ def _inverse_square(anchor: Anchor, ratio: float) -> float:
     return lifted + len(anchor.gap) * (1.0 / ratio**2 - anchor.null**2)
 
 
-# Below this size, threads within the BLAS cost more than they save: dpotrf at n = 500 took 1.31 ms
-# on two and 1.44 ms on one, and several times that when other work kept the second core.
-_BLAS_THREADS_SIZE = 600
-
-
 def _select_by_bounds(problem: Problem, progress: bool) -> tuple[int, Optimum, np.ndarray]:
     """The best k, its optimum, and every k that was evaluated."""
     search = _Search(problem)
-    alone = scipy_blas().one_thread() if problem.pairs.n < _BLAS_THREADS_SIZE else nullcontext()
-    with alone, progress_bar(None, progress) as tick:
+    with progress_bar(None, progress) as tick:
         at = _first(problem)
         while at is not None:
             search.anchor(at)
