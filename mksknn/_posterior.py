@@ -81,7 +81,7 @@ class Posterior:
     skipped_mass : float
         A bound on the probability of all k together that were not integrated.
     at_bound : ndarray of bool
-        Where the density of log(sigma2/sigma0) is still more than 1% of its peak at an end of
+        Where the density of log(sigma2/sigma0) is more than 10% of its peak at an end of
         `ratio_bounds`, so that the answer depends on them: at the lower end (nearly) every edge
         joins equal targets, at the upper end the graph explains nothing.
     log_total : float
@@ -244,6 +244,7 @@ def _check_share(max_skipped: object) -> float:
 # ---------------------------------------------------------------------------------------------
 # One k
 
+_PILED = 0.1  # of the peak: a density this high at an end of the bounds depends on them
 _CUT = 40.0  # the tails begin where the log density has fallen by this
 _ORDER = 8  # of the Gauss-Legendre rule in a panel
 _ERROR = 1e-9  # of the integral, relative, as estimated
@@ -321,7 +322,7 @@ def slice_graph(problem: Problem, k: int, start: float | None, integrate: bool) 
         log_marginal=log_peak + log_integral - math.log(ceiling - bottom),
         t=t,
         share=share,
-        at_bound=bool((log_density(ends) > math.log(0.01)).any()),
+        at_bound=bool((log_density(ends) > math.log(_PILED)).any()),
     )
 
 
@@ -506,20 +507,24 @@ def _reach_guess(density: _Density) -> float:
 
 def _find_end(probe: Callable, peak: float, end: float, reach: float) -> tuple[float, float]:
     """Where the log density has fallen far enough towards an end, and how far that is."""
-    if peak == end:
+    most = abs(end - peak)
+    if not most:
         return end, reach
-    reach = min(reach, abs(end - peak))
+    short, far = 0.0, math.inf  # reaches known to be too short, and too far
     while True:
-        fall = -probe(end if reach == abs(end - peak) else peak + math.copysign(reach, end - peak))
-        grown = reach * math.sqrt(_CUT / max(fall, 0.1))
+        reach = min(reach, most)
+        t = end if reach == most else peak + math.copysign(reach, end - peak)
+        fall = -probe(t)
+        if _ENOUGH <= fall <= _TOO_MUCH or (t == end and fall < _ENOUGH):
+            return t, reach
         if fall < _ENOUGH:
-            if reach == abs(end - peak):
-                return end, reach
-            reach = min(max(grown, 1.25 * reach), 4.0 * reach, abs(end - peak))
-        elif fall > _TOO_MUCH:
-            reach = grown
+            short = reach
         else:
-            return peak + math.copysign(reach, end - peak), reach
+            far = reach
+        # as if the density were normal, unless that leads out of what is known
+        reach *= min(math.sqrt(_CUT / max(fall, 0.1)), 4.0)
+        if not short < reach < far:
+            reach = 0.5 * (short + far) if far < math.inf else 2.0 * short
 
 
 # ---------------------------------------------------------------------------------------------

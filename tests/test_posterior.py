@@ -157,6 +157,26 @@ def test_few_determinants_are_enough_for_a_sparse_graph(monkeypatch):
     assert moments[0] == pytest.approx(dense.mixture.weight @ (1.0 / dense.mixture.ratio), rel=1e-6)
 
 
+@pytest.mark.parametrize("power", [0.3, 1.0, 2.0, 8.0])
+@pytest.mark.parametrize("scale", [1e-3, 1.0, 20.0])
+@pytest.mark.parametrize("guess", [1e-4, 0.5, 30.0])
+def test_the_end_of_a_window_is_found_whatever_the_shape(power, scale, guess):
+    asked = []
+
+    def probe(t):
+        asked.append(t)
+        return -((abs(t - 2.0) / scale) ** power)
+
+    for end in (-11.0, 15.0):
+        asked.clear()
+        t, reach = _posterior._find_end(probe, 2.0, end, guess)
+        assert reach == pytest.approx(abs(t - 2.0))
+        assert min(2.0, end) <= t <= max(2.0, end)
+        assert len(asked) <= 30
+        assert 30.0 <= -probe(t) <= 60.0 or (t == end and -probe(t) < 30.0)
+    assert _posterior._find_end(probe, 2.0, 2.0, guess)[0] == 2.0
+
+
 def test_interpolation_gives_way_to_exact_values(monkeypatch):
     pytest.importorskip("sksparse")
     X, y = make(60, 9)
