@@ -1,5 +1,6 @@
 """Evidence at given values and at each k's optimum, against the oracle and closed forms."""
 
+import functools
 import math
 
 import naive
@@ -61,6 +62,17 @@ CASES = [
 ]
 
 
+@functools.cache
+def weights(name, k, graph):
+    """The oracle's weights, which take longer than what is tested."""
+    return naive.weights(POINTS[name], k, graph)
+
+
+def encoded(y, options):
+    """The oracle's (Y, m, constant)."""
+    return naive.targets(y, options.get("formulation", "auto"), center=options.get("center", True))
+
+
 def some_ks(n):
     return sorted({1, 2, 3, n // 2, n - 1} & set(range(1, n)))
 
@@ -93,10 +105,16 @@ def exact_optimum(W, Y, m, constant, bounds=naive.RATIO_BOUNDS):
 def test_given_values(name, kind, graph):
     X = POINTS[name]
     y, options = _targets(len(X))[kind]
+    encoding = encoded(y, options)
     for k in some_ks(len(X)):
-        for sigma0, sigma2 in ((1.0, 1.0), (0.03, 4.0), (20.0, 0.5)):
-            expected = naive.log_evidence(X, y, k, sigma0, sigma2, graph=graph, **options)
-            for backend in ("auto", *SPARSE):
+        for sigma0, sigma2, backends in (
+            (1.0, 1.0, ("auto", *SPARSE)),
+            (0.03, 4.0, ("auto",)),
+            (20.0, 0.5, ("auto",)),
+        ):
+            W = weights(name, k, graph)
+            expected = naive.log_evidence_from_graph(W, *encoding, sigma0, sigma2)
+            for backend in backends:
                 found = mksknn.log_evidence(
                     X, y, k, sigma0=sigma0, sigma2=sigma2, graph=graph, backend=backend, **options
                 )
@@ -123,6 +141,14 @@ def test_literal_covariances(name, J, graph):
                 assert found == pytest.approx(expected, rel=1e-9)
 
 
+def central_differences(name, k, graph, y, options, sigma0, sigma2):
+    fixed = weights(name, k, graph), *encoded(y, options)
+    return [
+        naive.derivative(lambda v: naive.log_evidence_from_graph(*fixed, v, sigma2), sigma0),
+        naive.derivative(lambda v: naive.log_evidence_from_graph(*fixed, sigma0, v), sigma2),
+    ]
+
+
 @pytest.mark.parametrize("backend", ["lapack", *SPARSE])
 @pytest.mark.parametrize("graph", GRAPHS)
 @pytest.mark.parametrize("kind", ["binary", "I, J=3", "II, J=5", "uncentred", "three outputs"])
@@ -144,7 +170,7 @@ def test_gradients(kind, graph, backend):
                     **options,
                 )
                 assert gradient.shape == (2,)
-                expected = naive.gradient(X, y, k, sigma0, sigma2, graph=graph, **options)
+                expected = central_differences(name, k, graph, y, options, sigma0, sigma2)
                 scale = abs(value) * np.array([1 / sigma0, 1 / sigma2])
                 np.testing.assert_allclose(gradient, expected, rtol=1e-7, atol=1e-9 * scale.max())
 
@@ -222,11 +248,10 @@ def test_optima_against_a_search_over_both_sigmas(name, kind, graph):
     """The oracle climbs in (sigma0, sigma2) from several starts and knows no closed form."""
     X = POINTS[name]
     y, options = _targets(len(X))[kind]
-    ks = some_ks(len(X))
-    if kind.startswith("three") and name == "two":
-        pytest.skip("three outputs of two points have the same optimum as one")
+    ks = sorted({1, 3, len(X) - 1} & set(range(1, len(X))))
     curve = mksknn.evidence_curve(X, y, graph=graph, ks=ks, **options)
-    _, value, sigma0, sigma2 = naive.evidence_curve(X, y, ks, graph=graph, **options)
+    found = [naive.optimum_from_graph(weights(name, k, graph), *encoded(y, options)) for k in ks]
+    value, sigma0, sigma2 = np.array(found).T
     np.testing.assert_allclose(curve.log_evidence, value, rtol=1e-6, atol=1e-6)
     assert (curve.log_evidence >= value - 1e-7).all()
     inside = ~curve.at_bound
@@ -244,14 +269,9 @@ def test_optima_to_the_last_digits(name, kind, graph, backend):
     ks = some_ks(len(X))
     curve = mksknn.evidence_curve(X, y, graph=graph, ks=ks, backend=backend, **options)
     assert np.isfinite(curve.log_evidence).all()
-    Y, m, constant = naive.targets(
-        y,
-        options.get("formulation", "auto"),
-        **{key: value for key, value in options.items() if key == "center"},
-    )
+    Y, m, constant = encoded(y, options)
     for at, k in enumerate(ks):
-        W = naive.weights(X, k, graph)
-        value, sigma0, sigma2, at_bound = exact_optimum(W, Y, m, constant)
+        value, sigma0, sigma2, at_bound = exact_optimum(weights(name, k, graph), Y, m, constant)
         assert curve.log_evidence[at] == pytest.approx(value, rel=1e-12, abs=1e-8)
         assert curve.at_bound[at] == at_bound
         if backend == "lapack":
@@ -378,8 +398,8 @@ def test_one_analysis_for_each_k(monkeypatch):
 
     monkeypatch.setattr(_logdet.cholmod(), "analyze", counting)
     X = POINTS["normal"]
-    mksknn.evidence_curve(X, (X[:, 0] > 0).astype(int), k_max=12, backend="cholmod")
-    assert len(analyses) == 12
+    mksknn.evidence_curve(X, (X[:, 0] > 0).astype(int), k_max=11, backend="cholmod")
+    assert len(analyses) == 11
 
 
 # ---------------------------------------------------------------- degenerate input
@@ -447,18 +467,20 @@ def test_constant_targets(outputs):
 
 
 @pytest.mark.parametrize("backend", ["lapack", *SPARSE])
-@pytest.mark.parametrize("scale", [1e-100, 1e-30, 1e30, 1e100])
+@pytest.mark.parametrize("scale", [1e-100, 1e100])
 def test_scaled_targets(scale, backend):
     """y times c divides both sigmas by c^2, and shifts the evidence by -m n log c."""
     X = POINTS["normal"]
     y = np.sin(X[:, 0]) + 0.1 * X[:, 1]
     for graph in GRAPHS:
-        plain = mksknn.evidence_curve(X, y, graph=graph, backend=backend)
-        scaled = mksknn.evidence_curve(X, scale * y, graph=graph, backend=backend)
+        plain = mksknn.evidence_curve(X, y, graph=graph, backend=backend, k_max=11)
+        scaled = mksknn.evidence_curve(X, scale * y, graph=graph, backend=backend, k_max=11)
         shift = len(X) * math.log(scale)
         np.testing.assert_allclose(scaled.log_evidence, plain.log_evidence - shift, rtol=1e-9)
         np.testing.assert_allclose(scaled.sigma0 * scale**2, plain.sigma0, rtol=1e-3)
-        assert mksknn.select_k(X, scale * y, graph=graph, backend=backend).k == plain.best_k
+        assert (
+            mksknn.select_k(X, scale * y, graph=graph, backend=backend, k_max=11).k == plain.best_k
+        )
 
 
 @pytest.mark.parametrize("scale", [1e-100, 1e100])
