@@ -14,12 +14,12 @@ evidence of a k bound its marginal too, and k whose bounds are low enough are ne
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
-from ._evidence import RATIO_BOUNDS, Problem, Profile, pose
+from ._evidence import RATIO_BOUNDS, Problem, Profile, evaluate_all, pose
 from ._graphs import components, pairs_by_rank
 from ._logdet import BACKENDS, Dense, open_graph, surely_dense
 from ._loo import loo_scores
@@ -256,15 +256,12 @@ _BOTH_WEIGHTS = np.concatenate([_WEIGHTS, _WEIGHTS]) / 2.0
 
 @dataclass(frozen=True, eq=False)
 class Slice:
-    """The density in t = log r of one k."""
+    """The density in t = log r of one k, integrated."""
 
-    k: int
-    peak: float  # the ratio where it is highest
-    log_peak: float  # log p(y | k, r) there
-    log_marginal: float = math.nan  # log p(y | k); nan unless integrated
-    t: np.ndarray | None = None  # nodes, rising
-    share: np.ndarray | None = None  # of the mass, at each node; sums to one
-    at_bound: bool = False
+    log_marginal: float  # log p(y | k)
+    t: np.ndarray  # nodes, rising
+    share: np.ndarray  # of the mass, at each node; sums to one
+    at_bound: bool
 
 
 class _Density:
@@ -304,21 +301,16 @@ class _Density:
         return self.of(t, self.logdets(t))
 
 
-def slice_graph(problem: Problem, k: int, start: float | None, integrate: bool) -> Slice:
-    """Find the peak of the density of graph k and, if asked for or cheap, integrate it."""
+def slice_graph(problem: Problem, k: int, start: float | None = None) -> Slice:
+    """Integrate over r at graph k; `start` is a ratio near its peak, if one is known."""
     density = _Density(problem, k, start)
     profile = density.profile
     log_peak = profile.value(density.ratio, density.logdet) + _sigma0_integral(profile)
-    if not (integrate or density.dense):
-        return Slice(k, density.ratio, log_peak)
     bottom, ceiling = density.bottom, density.ceiling
     log_density, left, right = (_window if density.dense else _interpolate_window)(density)
     t, share, log_integral = _integrate(log_density, left, density.peak, right, density.noise)
     ends = np.array([end for end in (left, right) if end in (bottom, ceiling)])
     return Slice(
-        k=k,
-        peak=density.ratio,
-        log_peak=log_peak,
         log_marginal=log_peak + log_integral - math.log(ceiling - bottom),
         t=t,
         share=share,
@@ -531,6 +523,7 @@ def _find_end(probe: Callable, peak: float, end: float, reach: float) -> tuple[f
 # Every k
 
 _CHUNK = 4  # k sliced by one worker at a time
+_PEAK_ERROR = 1e-8  # more than the search for a peak may miss, in log evidence
 _ROUND = 64  # k integrated before the sum so far is taken into account
 
 
@@ -542,25 +535,23 @@ class _Sweep:
         first = int(problem.ks[0])
         self.dense = problem.backend in ("auto", "lapack") and surely_dense(problem.pairs, first)
         self.slices: list[Slice | None] = [None] * len(problem.ks)
+        self.peaks: list[float | None] = [None] * len(problem.ks)  # the best ratios, where known
 
     def run(self, allowance: float) -> tuple[list[Slice | None], np.ndarray]:
         """The slice of each k, None where it was skipped, and bounds on all log marginals."""
         upper = np.full(len(self.slices), np.inf)
         if allowance > 0.0:
             upper = self._bound(math.log(allowance))
-        done = self._integrate(upper, allowance)
-        return [one if done[at] else None for at, one in enumerate(self.slices)], upper
+        self._integrate(upper, allowance)
+        return self.slices, upper
 
-    def make(self, positions: Iterable[int], integrate: bool) -> None:
+    def make(self, positions: list[int]) -> None:
         """Slice the graphs at these positions, on all workers."""
-        positions = list(positions)
-        peaks = [self.slices[at].peak if self.slices[at] else None for at in positions]
-        todo = list(zip(self.problem.ks[positions].tolist(), peaks, strict=True))
-        chunks = [(todo[at : at + _CHUNK], integrate) for at in range(0, len(todo), _CHUNK)]
+        todo = [(int(self.problem.ks[at]), self.peaks[at]) for at in positions]
         made = map_chunks(
             _slice_chunk,
             self.problem,
-            chunks,
+            [todo[at : at + _CHUNK] for at in range(0, len(todo), _CHUNK)],
             executor=self.executor,
             threads=self.dense,
             progress=self.progress,
@@ -568,44 +559,39 @@ class _Sweep:
         for at, one in zip(positions, (one for chunk in made for one in chunk), strict=True):
             self.slices[at] = one
 
-    def _integrate(self, upper: np.ndarray, allowance: float) -> np.ndarray:
+    def _integrate(self, upper: np.ndarray, allowance: float) -> None:
         """Integrate k in the order of their bounds until the rest is proven to be negligible."""
         size = len(upper)
-        done = np.zeros(size, np.bool_)
         order = np.argsort(-upper, kind="stable")
         # from each place in the order on, a bound on the log of the mass that follows
         after = np.logaddexp.accumulate(upper[order][::-1])[::-1]
         begin = 0
         while begin < size:
-            total = self.log_total(done)
-            limit = total + math.log(allowance) if allowance > 0.0 else -math.inf
-            if after[begin] <= limit:
-                break
+            limit = self._log_total() + math.log(allowance) if allowance > 0.0 else -math.inf
             within = np.flatnonzero(after <= limit)
             end = int(within[0]) if len(within) else size
+            if end <= begin:
+                break
             if np.isfinite(after[begin]):  # what is still to come raises the total
                 end = min(end, begin + _ROUND if begin else 1)
-            now = order[begin:end]
-            self.make([at for at in now if not self._integrated(at)], integrate=True)
-            done[now] = True
+            self.make([at for at in order[begin:end].tolist() if self.slices[at] is None])
             begin = end
-        return done
 
-    def log_total(self, done: np.ndarray) -> float:
-        """The log of the sum of p(y | k) over the k that are done."""
-        logs = [self.slices[at].log_marginal for at in np.flatnonzero(done)]
+    def _log_total(self) -> float:
+        """The log of the sum of p(y | k) over the k integrated so far."""
+        logs = [one.log_marginal for one in self.slices if one is not None]
         return float(np.logaddexp.reduce(logs)) if logs else -math.inf
 
-    def _integrated(self, at: int) -> bool:
-        return self.slices[at] is not None and self.slices[at].t is not None
-
     def _bound(self, log_allowance: float) -> np.ndarray:
-        """A bound on the log marginal of each k."""
+        """A bound on the log marginal of each k: from anchors, or its own peak."""
         if _bounds_pay(self.problem):
             return self._bound_by_anchors(log_allowance)
-        if not self.dense:
-            self.make(range(len(self.slices)), integrate=False)
-        return np.array([np.inf if one is None else one.log_peak for one in self.slices])
+        if self.dense:  # a peak costs as much as the integral
+            return np.full(len(self.slices), np.inf)
+        found = evaluate_all(self.problem, self.executor, self.progress)
+        self.peaks = [one.sigma2 / one.sigma0 for one in found]
+        extra = _sigma0_integral(self.problem.profile(int(self.problem.ks[0])))
+        return np.array([one.log_evidence for one in found]) + extra + _PEAK_ERROR
 
     def _bound_by_anchors(self, log_allowance: float) -> np.ndarray:
         """Bounds from anchors: first as `select_k` places them, then where k may be ruled out."""
@@ -619,7 +605,7 @@ class _Sweep:
                 tick()
                 at = search.next()
             best = int(np.argmax(search.lower))
-            self.slices[best] = slice_graph(problem, int(problem.ks[best]), None, True)
+            self.slices[best] = slice_graph(problem, int(problem.ks[best]))
             enough = self.slices[best].log_marginal + log_allowance - math.log(len(self.slices))
             enough -= extra
             while True:
@@ -647,14 +633,8 @@ def _most_doubtful(search: _Search, enough: float) -> int | None:
     return int(np.argmax(doubt)) if doubt.any() else None
 
 
-def _slice_chunk(problem: Problem, chunk: tuple[list[tuple], bool]) -> list[Slice]:
-    todo, integrate = chunk
-    made: list[Slice] = []
-    for k, start in todo:
-        if start is None and made:
-            start = made[-1].peak
-        made.append(slice_graph(problem, k, start, integrate))
-    return made
+def _slice_chunk(problem: Problem, todo: list[tuple[int, float | None]]) -> list[Slice]:
+    return [slice_graph(problem, k, start) for k, start in todo]
 
 
 # ---------------------------------------------------------------------------------------------
