@@ -385,7 +385,9 @@ def _newton(profile: Profile, ratio: float, anchor: Anchor, low: float, high: fl
 def _inverse_square(anchor: Anchor, ratio: float) -> float:
     """tr A^-2, from the lower triangle of the lifted inverse."""
     entries = anchor.inverse.ravel()  # zeros above the diagonal
-    lifted = 2.0 * float(entries @ entries) - float((anchor.inverse.diagonal() ** 2).sum())
+    # not by `@`: NumPy's BLAS has threads of its own, which would get in the way of SciPy's
+    squares = float(np.einsum("i,i->", entries, entries))
+    lifted = 2.0 * squares - float((anchor.inverse.diagonal() ** 2).sum())
     return lifted + len(anchor.gap) * (1.0 / ratio**2 - anchor.null**2)
 
 
