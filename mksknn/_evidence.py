@@ -358,14 +358,19 @@ _DENSE_CHUNKS = 128
 
 def evaluate_all(problem: Problem, executor: object, progress: bool) -> list[Optimum]:
     """`evaluate` every k of the problem."""
-    least = int(problem.ks[0])
-    dense = problem.backend in ("auto", "lapack") and surely_dense(problem.pairs, least)
-    size = -(-len(problem.ks) // _DENSE_CHUNKS) if dense else _SPARSE_CHUNK
-    chunks = [problem.ks[start : start + size] for start in range(0, len(problem.ks), size)]
+    ks = problem.ks
+    dense = np.zeros(len(ks), np.bool_)
+    if problem.backend in ("auto", "lapack"):
+        dense[:] = [problem.backend == "lapack" or surely_dense(problem.pairs, k) for k in ks]
+    chunks = _cut(ks[~dense], _SPARSE_CHUNK) + _cut(ks[dense], -(-len(ks) // _DENSE_CHUNKS))
     found = map_chunks(
-        evaluate_chunk, problem, chunks, executor=executor, threads=dense, progress=progress
+        evaluate_chunk, problem, chunks, executor=executor, threads=dense.any(), progress=progress
     )
     return [one for chunk in found for one in chunk]
+
+
+def _cut(ks: np.ndarray, size: int) -> list[np.ndarray]:
+    return [ks[start : start + size] for start in range(0, len(ks), size)]
 
 
 # ---------------------------------------------------------------------------------------------

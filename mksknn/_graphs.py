@@ -170,11 +170,14 @@ def dense_laplacian(pairs: Pairs, k: int) -> np.ndarray:
 
 @kernel
 def _add_edges(rows, columns, out):
+    degree = np.zeros(out.shape[0])
     for e in range(rows.shape[0]):
         i, j = rows[e], columns[e]
         out[max(i, j), min(i, j)] -= 1.0
-        out[i, i] += 1.0
-        out[j, j] += 1.0
+        degree[i] += 1.0
+        degree[j] += 1.0
+    for i in range(degree.shape[0]):
+        out[i, i] = degree[i]
 
 
 @dataclass(frozen=True, eq=False)

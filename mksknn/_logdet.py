@@ -29,10 +29,12 @@ from ._validation import check_memory, check_symmetric, free_memory
 
 BACKENDS = ("auto", "lapack", "cholmod", "superlu")
 
-# When LAPACK and when CHOLMOD.
-_DENSE_SIZE = 400
+# When LAPACK and when CHOLMOD, by benchmarks/evidence.py --backends. A sweep over r at one k takes
+# CHOLMOD (analysis and 8 factorizations) as long as LAPACK (one reduction) at 0.6 to 4 % of the
+# dense multiplications for n = 500, 2 to 9 % for n = 1,000, 15 to 30 % for n = 2,000.
+_DENSE_SIZE = 600
 _DENSE_SHARE = 0.05  # edges over n^2
-_SPARSE_PRICE = 2.0  # a CHOLMOD multiplication takes as long as so many of LAPACK's
+_SPARSE_PRICE = 10.0  # a CHOLMOD multiplication takes as long as so many of LAPACK's
 _DENSE_BYTES = 10.0  # an n x n matrix of doubles and some room
 
 

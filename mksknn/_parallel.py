@@ -48,7 +48,7 @@ def map_chunks(
         workers = min(thread_count(), len(chunks)) if threads else 1
         if workers <= 1:
             return _in_turn(function, shared, chunks, tick)
-        with scipy_blas().one_thread(), ThreadPoolExecutor(workers) as pool:
+        with _one_blas_thread(), ThreadPoolExecutor(workers) as pool:
             return _collect(pool.submit, (function, shared), chunks, tick)
 
 
@@ -102,13 +102,16 @@ def _work(function: Callable, shared: object, chunk: object) -> object:
     ``MKSKNN_WORKER_THREADS`` in a worker's environment allows it more.
     """
     threads = int(os.environ.get(WORKER_THREADS, "1"))
-    with contextlib.ExitStack() as held:
-        held.enter_context(limit_threads(threads))
-        if threads == 1:
-            held.enter_context(scipy_blas().one_thread())
-            if cholmod() is not None:
-                held.enter_context(cholmod_blas().one_thread())
+    with limit_threads(threads), _one_blas_thread() if threads == 1 else contextlib.nullcontext():
         return function(shared, chunk)
+
+
+@contextlib.contextmanager
+def _one_blas_thread() -> Iterator[None]:
+    """Hold the BLAS under SciPy and the one under CHOLMOD to one thread."""
+    under_cholmod = contextlib.nullcontext() if cholmod() is None else cholmod_blas().one_thread()
+    with scipy_blas().one_thread(), under_cholmod:
+        yield
 
 
 @contextlib.contextmanager

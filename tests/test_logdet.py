@@ -267,7 +267,7 @@ def test_choice_of_a_backend():
 
 @REAL
 def test_fill_decides(monkeypatch):
-    pairs = pairs_of(np.random.default_rng(14).normal(size=(600, 2)), "symmetric", 8)
+    pairs = pairs_of(np.random.default_rng(14).normal(size=(700, 2)), "symmetric", 8)
     assert open_graph(pairs, 8, True).backend == "cholmod"
     monkeypatch.setattr(_logdet, "_SPARSE_PRICE", 1e9)
     assert open_graph(pairs, 8, True).backend == "lapack"
@@ -420,8 +420,8 @@ def without(monkeypatch):
 
 def test_superlu_takes_over(without):
     rng = np.random.default_rng(16)
-    X = np.cumsum(rng.exponential(size=(500, 1)), axis=0)
-    y = np.sin(X[:, 0] / 20) + 0.1 * rng.normal(size=500)
+    X = np.cumsum(rng.exponential(size=(700, 1)), axis=0)
+    y = np.sin(X[:, 0] / 20) + 0.1 * rng.normal(size=700)
     pairs = pairs_of(X, "mutual", 5)
     assert _logdet.sparse_backend() == "superlu"
     assert isinstance(open_graph(pairs, 3, True), SuperLU)
