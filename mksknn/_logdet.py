@@ -12,6 +12,7 @@ number of ratios r:
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import math
 from collections.abc import Iterator
@@ -52,6 +53,11 @@ def cholmod():
 def cholmod_blas() -> Blas:
     """The BLAS under CHOLMOD."""
     return Blas(cholmod().__file__)
+
+
+def one_cholmod_thread() -> contextlib.AbstractContextManager:
+    """Hold the BLAS under CHOLMOD, if there is one, to one thread."""
+    return contextlib.nullcontext() if cholmod() is None else cholmod_blas().one_thread()
 
 
 def sparse_backend() -> str:

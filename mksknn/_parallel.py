@@ -24,7 +24,7 @@ from pathlib import Path
 
 from ._blas import scipy_blas
 from ._jit import limit_threads, thread_count
-from ._logdet import cholmod, cholmod_blas
+from ._logdet import one_cholmod_thread
 
 WORKER_THREADS = "MKSKNN_WORKER_THREADS"  # environment variable of an executor's workers
 
@@ -109,8 +109,7 @@ def _work(function: Callable, shared: object, chunk: object) -> object:
 @contextlib.contextmanager
 def _one_blas_thread() -> Iterator[None]:
     """Hold the BLAS under SciPy and the one under CHOLMOD to one thread."""
-    under_cholmod = contextlib.nullcontext() if cholmod() is None else cholmod_blas().one_thread()
-    with scipy_blas().one_thread(), under_cholmod:
+    with scipy_blas().one_thread(), one_cholmod_thread():
         yield
 
 
