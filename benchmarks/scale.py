@@ -166,7 +166,7 @@ def processes() -> None:
     with ProcessPoolExecutor(2, get_context("spawn")) as pool:
         mksknn.evidence_curve(X[:150], y[:150], executor=pool)  # start the workers
         times = best_times(
-            2,
+            1,
             alone=alone,
             two=lambda: mksknn.evidence_curve(X, y, executor=pool),
             default=lambda: mksknn.evidence_curve(X, y),
