@@ -12,7 +12,7 @@ from pathlib import Path
 
 RESULTS = Path(__file__).parent / "results"
 README = Path(__file__).parents[1] / "README.md"
-PEERS = re.compile("sklearn|scikit|cKDTree|Metropolis|MCMC|sampler", re.IGNORECASE)
+PEERS = re.compile("sklearn|scikit|GridSearch|NumPy|cKDTree|Metropolis|MCMC|sampler", re.IGNORECASE)
 
 
 def rows(path: Path) -> list[dict]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -35,6 +36,13 @@ from ._validation import (
     check_sigmas,
     one_of,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from numpy.typing import ArrayLike
+
+    from ._parallel import Executor
 
 EVIDENCE_GRAPHS = ("mutual", "symmetric")
 RATIO_BOUNDS = (1e-6, 1e6)
@@ -258,20 +266,20 @@ class EvidenceCurve:
 
 
 def evidence_curve(
-    X,
-    y,
+    X: ArrayLike,
+    y: ArrayLike,
     *,
     graph: str = "symmetric",
     formulation: str = "auto",
     task: str = "auto",
     center: bool = True,
-    ks=None,
+    ks: Iterable[int] | None = None,
     k_max: int | None = None,
     sigma0: float | None = None,
     sigma2: float | None = None,
     ratio_bounds: tuple[float, float] = RATIO_BOUNDS,
     metric: str = "euclidean",
-    executor=None,
+    executor: Executor | None = None,
     progress: bool = False,
     backend: str = "auto",
 ) -> EvidenceCurve:
@@ -378,8 +386,8 @@ def _cut(ks: np.ndarray, size: int) -> list[np.ndarray]:
 
 
 def log_evidence(
-    X,
-    y,
+    X: ArrayLike,
+    y: ArrayLike,
     k: int,
     *,
     sigma0: float,

@@ -9,6 +9,7 @@ edges comes out for all k in one pass.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.sparse import coo_array, csc_array, csr_array
@@ -16,6 +17,9 @@ from scipy.sparse import coo_array, csc_array, csr_array
 from ._jit import kernel, run_blocks
 from ._neighbors import Neighbors, rank
 from ._validation import GRAPHS, METRICS, check_k, check_points, one_of
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,7 +38,9 @@ class Pairs:
         return len(self.count) - 1
 
 
-def knn_graph(X, k: int, *, graph: str = "mutual", metric: str = "euclidean") -> csr_array:
+def knn_graph(
+    X: ArrayLike, k: int, *, graph: str = "mutual", metric: str = "euclidean"
+) -> csr_array:
     """Build the weights of the k-NN, mutual k-NN or symmetric k-NN graph.
 
     Parameters

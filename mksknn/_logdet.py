@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.sparse import csc_array, csc_matrix, eye_array, tril
+from scipy.sparse import csc_array, csc_matrix, eye_array, sparray, spmatrix, tril
 
 from ._blas import Blas, blas_threads_for, cholesky, cholesky_inverse, tridiagonalize
 from ._graphs import Pairs, components, dense_laplacian, sparse_laplacian
@@ -516,7 +516,7 @@ def _column_counts(starts, indices):
     return counts
 
 
-def selected_inverse(A) -> csc_array:
+def selected_inverse(A: sparray | spmatrix) -> csc_array:
     """Compute the entries of a sparse inverse where the matrix itself has entries.
 
     Parameters

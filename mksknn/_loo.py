@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -34,6 +35,9 @@ from ._validation import (
     check_ratio_bounds,
     one_of,
 )
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
 
 _SEARCH_BLOCK = 16  # consecutive k searched by one thread; each starts from the optimum before it
 _BATCH_ENTRIES = 2**20  # pairs, and numbers for the log score, held between sweep and search
@@ -88,8 +92,8 @@ class LooCurve:
 
 
 def loo_curve(
-    X,
-    y,
+    X: ArrayLike,
+    y: ArrayLike,
     *,
     graph: str = "knn",
     k_max: int | None = None,

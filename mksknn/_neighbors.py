@@ -11,12 +11,16 @@ first to last), so all routes return the same bits:
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ._blas import scipy_blas
 from ._jit import kernel, run_blocks
 from ._validation import METRICS, check_k_max, check_memory, check_points, one_of
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
 
 _CODES = {"euclidean": 0, "manhattan": 1, "chebyshev": 2, "cosine": 3}
 _TREE_POWER = {"euclidean": 2.0, "manhattan": 1.0, "chebyshev": np.inf}
@@ -44,7 +48,7 @@ class Neighbors:
         return f"Neighbors(n={n}, k_max={k_max})"
 
 
-def neighbors(X, k_max: int | None = None, *, metric: str = "euclidean") -> Neighbors:
+def neighbors(X: ArrayLike, k_max: int | None = None, *, metric: str = "euclidean") -> Neighbors:
     """Rank the k_max nearest neighbours of every point by (distance, index).
 
     Parameters

@@ -21,10 +21,19 @@ from concurrent.futures import (
     wait,
 )
 from pathlib import Path
+from typing import Protocol
 
 from ._blas import scipy_blas
 from ._jit import limit_threads, thread_count
 from ._logdet import one_cholmod_thread
+
+
+class Executor(Protocol):
+    """Anything that takes work and returns futures: a process pool, a Dask client."""
+
+    def submit(self, fn: Callable, /, *args: object) -> object:
+        """Start ``fn(*args)``."""
+
 
 WORKER_THREADS = "MKSKNN_WORKER_THREADS"  # environment variable of an executor's workers
 

@@ -5,6 +5,8 @@ Matplotlib is imported by the functions that draw, so that the library works wit
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from ._evidence import EvidenceCurve
@@ -13,6 +15,12 @@ from ._posterior import Posterior
 from ._prediction import predict
 from ._selection import Selection
 from ._validation import check_points, one_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from matplotlib.axes import Axes
+    from numpy.typing import ArrayLike
 
 SCORES = ("error", "log_score")
 
@@ -30,7 +38,14 @@ _COLOURS = (  # of classes; they differ in lightness too (Okabe and Ito)
 )
 
 
-def plot_curve(curve, ax=None, *, selection=None, score: str = "error", label: str | None = None):
+def plot_curve(
+    curve: EvidenceCurve | LooCurve | Posterior,
+    ax: Axes | None = None,
+    *,
+    selection: Selection | None = None,
+    score: str = "error",
+    label: str | None = None,
+) -> Axes:
     """Draw an evidence curve, a leave-one-out curve or a posterior over k.
 
     Parameters
@@ -187,9 +202,9 @@ def _name(curve: EvidenceCurve | Posterior) -> str:
 
 
 def plot_decision(
-    X,
-    y,
-    model=None,
+    X: ArrayLike,
+    y: ArrayLike,
+    model: Selection | Posterior | None = None,
     *,
     k: int | None = None,
     graph: str | None = None,
@@ -201,9 +216,9 @@ def plot_decision(
     metric: str | None = None,
     resolution: int = 120,
     margin: float = 0.08,
-    class_names=None,
-    ax=None,
-):
+    class_names: Sequence[str] | None = None,
+    ax: Axes | None = None,
+) -> Axes:
     """Draw what is predicted all over the plane, under the points it is predicted from.
 
     Each class has a colour; the more probable it is, the stronger the colour. Where all classes are

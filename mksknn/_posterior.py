@@ -16,6 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -37,6 +38,13 @@ from ._validation import (
     check_ratio_bounds,
     one_of,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from numpy.typing import ArrayLike
+
+    from ._parallel import Executor
 
 WEIGHTS = ("evidence", "loo_log")
 _LEVEL = 0.95  # of the intervals
@@ -137,20 +145,20 @@ class Posterior:
 
 
 def posterior(
-    X,
-    y,
+    X: ArrayLike,
+    y: ArrayLike,
     *,
     weights: str = "evidence",
     graph: str = "symmetric",
     formulation: str = "auto",
     task: str = "auto",
     center: bool = True,
-    ks=None,
+    ks: Iterable[int] | None = None,
     k_max: int | None = None,
     ratio_bounds: tuple[float, float] = RATIO_BOUNDS,
     metric: str = "euclidean",
     max_skipped: float = 1e-6,
-    executor=None,
+    executor: Executor | None = None,
     progress: bool = False,
     backend: str = "auto",
 ) -> Posterior:
@@ -700,8 +708,8 @@ def _describe(ks: np.ndarray, probability: np.ndarray, mixture: Mixture) -> dict
 
 
 def _weigh_by_loo(
-    X,
-    y,
+    X: ArrayLike,
+    y: ArrayLike,
     *,
     graph: str,
     formulation: str,

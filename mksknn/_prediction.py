@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -32,6 +33,9 @@ from ._validation import (
     check_sigmas,
     one_of,
 )
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
 
 TIES = ("nearest", "lowest")
 _TIE = 1e-12  # averaged probabilities nearer than this, relatively, differ by rounding alone
@@ -77,9 +81,9 @@ class Prediction:
 
 
 def predict(
-    X,
-    y,
-    X_new,
+    X: ArrayLike,
+    y: ArrayLike,
+    X_new: ArrayLike,
     model: Selection | Posterior | None = None,
     *,
     k: int | None = None,

@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -54,6 +55,13 @@ from ._validation import (
     check_ratio_bounds,
     one_of,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from numpy.typing import ArrayLike
+
+    from ._parallel import Executor
 
 CRITERIA = ("evidence", "loo", "loo_log")
 
@@ -113,21 +121,21 @@ class Selection:
 
 
 def select_k(
-    X,
-    y,
+    X: ArrayLike,
+    y: ArrayLike,
     *,
     criterion: str = "evidence",
     graph: str = "symmetric",
     formulation: str = "auto",
     task: str = "auto",
     center: bool = True,
-    ks=None,
+    ks: Iterable[int] | None = None,
     k_max: int | None = None,
     sigma0: float | None = None,
     sigma2: float | None = None,
     ratio_bounds: tuple[float, float] = RATIO_BOUNDS,
     metric: str | Sequence[str] = "euclidean",
-    executor=None,
+    executor: Executor | None = None,
     progress: bool = False,
     backend: str = "auto",
 ) -> Selection:
@@ -456,8 +464,8 @@ def _first(problem: Problem) -> int:
 
 
 def _select_by_loo(
-    X,
-    y,
+    X: ArrayLike,
+    y: ArrayLike,
     criterion: str,
     *,
     graph: str,
