@@ -42,3 +42,18 @@ def test_example_explains_itself(name):
     )
     assert "--out" in done.stdout
     assert "--small" in done.stdout
+
+
+def test_example_on_a_cluster(tmp_path):
+    """It has no figure: it compares a local cluster's answer with this process's."""
+    pytest.importorskip("distributed")
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "examples" / "distributed.py"), "--small"],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=600,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "equal: True" in done.stdout
