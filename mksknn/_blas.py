@@ -33,6 +33,7 @@ class Blas:
     def __init__(self, module_file: str) -> None:
         self.name = "unknown"
         self._set = self._get = None
+        self._levels = None  # of nested OpenMP regions: (set, get)
         self._holders = 0
         self._before = 1
         self._lock = threading.Lock()
@@ -44,12 +45,39 @@ class Blas:
             if hasattr(library, setter) and hasattr(library, getter):
                 self._set, self._get = getattr(library, setter), getattr(library, getter)
                 self.name = _describe(library, setter)
-                return
+                break
+        if not any(word in self.name for word in ("OPENMP", "MKL", "BLIS")):
+            with contextlib.suppress(AttributeError):
+                self._levels = (
+                    library.omp_set_max_active_levels,
+                    library.omp_get_max_active_levels,
+                )
 
     @property
     def threads(self) -> int | None:
         """Threads it uses now, None where it does not tell."""
         return None if self._get is None else int(self._get())
+
+    @property
+    def openmp_levels(self) -> int | None:
+        """How deep OpenMP regions may nest (0: none starts threads); None where nothing tells."""
+        return None if self._levels is None else int(self._levels[1]())
+
+    @contextlib.contextmanager
+    def without_openmp(self) -> Iterator[None]:
+        """Run the module's OpenMP regions, in this thread of Python, on one thread each.
+
+        The BLAS's own threads stay; where they come from OpenMP, nothing is done.
+        """
+        if self._levels is None:
+            yield
+            return
+        set_levels, before = self._levels[0], self.openmp_levels
+        set_levels(0)
+        try:
+            yield
+        finally:
+            set_levels(before)
 
     @contextlib.contextmanager
     def one_thread(self) -> Iterator[None]:

@@ -151,7 +151,24 @@ def _takahashi(starts, indices, values, first, parent):
 
 @kernel
 def _invert_triangle(lower):
-    """Invert a lower triangular matrix in place."""
+    """Invert a lower triangular matrix in place: small blocks first, then pairs of blocks."""
+    size = lower.shape[0]
+    for start in range(0, size, 32):
+        _invert_small_triangle(lower[start : start + 32, start : start + 32])
+    width = 32
+    while width < size:
+        for start in range(0, size - width, 2 * width):
+            middle, end = start + width, min(start + 2 * width, size)
+            below = lower[middle:end, start:middle].copy()
+            above = lower[start:middle, start:middle].copy()
+            lower[middle:end, start:middle] = -np.dot(
+                lower[middle:end, middle:end].copy(), np.dot(below, above)
+            )
+        width *= 2
+
+
+@kernel
+def _invert_small_triangle(lower):
     size = lower.shape[0]
     for c in range(size):
         lower[c, c] = 1.0 / lower[c, c]

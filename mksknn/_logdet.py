@@ -386,10 +386,14 @@ class _CholmodFactor:
             f"the Cholesky factor of this matrix ({self.fill:.3g} entries)",
             "lower k_max, or the number of points",
         )
-        if self._old:
-            self._factor.cholesky_inplace(self._matrix, beta=shift)
-        else:
-            self._factor.factorize(self._matrix, beta=shift)
+        # SuiteSparse 5 starts four OpenMP threads for each supernode, to copy a few columns: without
+        # them, k = 20 in 2-D took 0.021 s instead of 0.067 s at n = 10,000, and 0.34 s instead of
+        # 0.50 s at n = 100,000
+        with cholmod_blas().without_openmp():
+            if self._old:
+                self._factor.cholesky_inplace(self._matrix, beta=shift)
+            else:
+                self._factor.factorize(self._matrix, beta=shift)
 
     def logdet(self) -> float:
         """log of the determinant."""

@@ -43,6 +43,7 @@ MATRICES = {
     "diagonal": sp.csc_array(np.diag([1.0, 2.0, 4.0])),
     "two blocks": sp.block_diag([[[2.0, 1.0], [1.0, 2.0]], [[3.0]]], format="csc"),
     "dense": sp.csc_array(np.ones((12, 12)) + 5.0 * np.eye(12)),
+    "large and dense": sp.csc_array(np.ones((135, 135)) + np.diag(np.arange(1.0, 136.0))),
     "chain": sp.diags_array([[-1.0] * 39, [2.5] * 40, [-1.0] * 39], offsets=[-1, 0, 1]),
     "star": star_matrix(20),
     "sparse": random_matrix(80, 0.02, 0),

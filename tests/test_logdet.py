@@ -454,3 +454,18 @@ def test_grounded_part_is_the_laplacian_less_a_vertex_of_each_component(graph):
         expected = naive.laplacian(W)[np.ix_(opened._kept, opened._kept)]
         np.testing.assert_array_equal(part, expected)
         assert tril(opened._matrix).nnz >= len(part)
+
+
+def test_no_openmp_threads_while_factorizing():
+    """SuiteSparse 5 loses time in them; others in this process get theirs back."""
+    if _logdet.cholmod() is None:
+        pytest.skip("scikit-sparse is missing")
+    blas = _logdet.cholmod_blas()
+    if blas.openmp_levels is None:
+        pytest.skip("no OpenMP here, or under the BLAS")
+    before = blas.openmp_levels
+    assert before > 0
+    with pytest.raises(KeyError), blas.without_openmp():
+        assert blas.openmp_levels == 0
+        raise KeyError
+    assert blas.openmp_levels == before
