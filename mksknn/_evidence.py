@@ -17,9 +17,9 @@ from ._logdet import (
     BACKENDS,
     Cholmod,
     Dense,
+    Opener,
     SuperLU,
     open_graph,
-    open_graphs,
     surely_dense,
 )
 from ._neighbors import rank
@@ -61,8 +61,20 @@ class Profile:
 
     def value(self, ratio: float, logdet: float) -> float:
         """Log evidence at the best sigma0 for this ratio."""
-        best = self.n * math.log(self.sigma0(ratio)) + logdet - self.n
-        return 0.5 * self.m * (best - self.n * _LOG_2PI) + self.constant
+        return self.evidence(logdet - self.n * math.log(self._denominator(ratio)))
+
+    def evidence(self, height: float) -> float:
+        """Log evidence where log|L + r I| - n log(q + r s) has this height."""
+        return 0.5 * self.m * (height + self._level) + self.constant
+
+    def height(self, evidence: float) -> float:
+        """The height that gives this log evidence."""
+        return 2.0 * (evidence - self.constant) / self.m - self._level
+
+    def optimum(self, ratio: float, logdet: float, bounds: tuple[float, float]) -> Optimum:
+        """The evidence at a ratio found best within the bounds."""
+        sigma0 = self.sigma0(ratio)
+        return Optimum(self.value(ratio, logdet), sigma0, ratio * sigma0, ratio in bounds)
 
     def value_at(self, sigma0: float, ratio: float, logdet: float) -> float:
         """Log evidence at a given sigma0."""
@@ -77,6 +89,10 @@ class Profile:
         """Derivative of `value` in log r, given tr (L + r I)^-1."""
         graph = ratio * trace - self.n * ratio * self.norm / self._denominator(ratio)
         return 0.5 * self.m * graph
+
+    @property
+    def _level(self) -> float:
+        return self.n * (math.log(self.m * self.n) - 1.0 - _LOG_2PI)
 
     def _denominator(self, ratio: float) -> float:
         return self.roughness + ratio * self.norm
@@ -174,50 +190,32 @@ class Optimum:
 
 def evaluate(problem: Problem, k: int) -> Optimum:
     """The evidence of graph k: at the given sigmas, or the best over both."""
-    return evaluate_open(problem, k)[0]
-
-
-def evaluate_open(problem: Problem, k: int) -> tuple[Optimum, Dense | Cholmod | SuperLU]:
-    """`evaluate`, and the graph opened for it."""
     opened = open_graph(problem.pairs, k, problem.sigmas is None, problem.backend)
-    return _evaluate_opened(problem, k, opened, None), opened
+    return evaluate_opened(problem, k, opened, None)
 
 
 def evaluate_chunk(problem: Problem, ks: np.ndarray) -> list[Optimum]:
     """The evidence of neighbouring k; a sparse one begins its search at its neighbour's peak."""
     found: list[Optimum] = []
-    many = problem.sigmas is None
-    for k, opened in open_graphs(problem.pairs, ks, many, problem.backend):
+    opener = Opener(problem.pairs, problem.sigmas is None, problem.backend)
+    for k in ks[::-1].tolist():
         start = found[-1].sigma2 / found[-1].sigma0 if found else None
-        found.append(_evaluate_opened(problem, k, opened, start))
+        found.append(evaluate_opened(problem, k, opener.open(k)[0], start))
     return found[::-1]
 
 
-def _evaluate_opened(problem: Problem, k: int, opened, start: float | None) -> Optimum:
+def evaluate_opened(
+    problem: Problem, k: int, opened: Dense | Cholmod | SuperLU, start: float | None
+) -> Optimum:
+    """The evidence of a graph that has been opened; `start` is a guess at the best ratio."""
     profile = problem.profile(k)
     if problem.sigmas is not None:
         sigma0, sigma2 = problem.sigmas
         value = profile.value_at(sigma0, sigma2 / sigma0, opened.logdet(sigma2 / sigma0))
         return Optimum(value, sigma0, sigma2, False)
     bounds = problem.ratio_bounds
-    if start is None and isinstance(opened, Cholmod) and k >= _SCOUT:
-        start = _scout(problem, k // 3)
     ratio, logdet = opened.peak(profile.norm, profile.roughness, *bounds, start)
-    sigma0 = profile.sigma0(ratio)
-    return Optimum(profile.value(ratio, logdet), sigma0, ratio * sigma0, ratio in bounds)
-
-
-# A third of the neighbours take a small part of the time (at n = 100,000 in 2-D, 0.1 s for a
-# factorization at k = 6, 1.0 s at k = 20), and their peak is near: 7 factorizations instead of 11.
-_SCOUT = 12
-
-
-def _scout(problem: Problem, k: int) -> float | None:
-    """A ratio to start from, the peak of a smaller graph; None if it has none inside the bounds."""
-    profile, bounds = problem.profile(k), problem.ratio_bounds
-    opened = Cholmod(problem.pairs, k, order="amd")
-    ratio, _ = opened.peak(profile.norm, profile.roughness, *bounds)
-    return None if ratio in bounds else ratio
+    return profile.optimum(ratio, logdet, bounds)
 
 
 # ---------------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ assembled from its parent's in the elimination tree, and kept until its last chi
 from __future__ import annotations
 
 import numpy as np
+from scipy.sparse import csc_array
 
 from ._jit import kernel
 
@@ -24,9 +25,47 @@ def inverse_entries(
 
     The entries asked for must lie on the pattern of L or its transpose.
     """
+    order = _postorder(starts, indices)
+    if (order[1:] < order[:-1]).any():
+        n = len(order)
+        place = np.empty(n, np.int64)
+        place[order] = np.arange(n)
+        lower = csc_array((values, indices, starts), shape=(n, n))[order][:, order]
+        lower.sort_indices()
+        starts, indices, values = lower.indptr, lower.indices, lower.data
+        rows, columns = place[rows], place[columns]
     first, parent = _supernodes(starts, indices)
     inverse = _takahashi(starts, indices, values, first, parent)
     return _look_up(starts, indices, inverse, rows, columns)
+
+
+@kernel
+def _postorder(starts, indices):
+    """The columns in an order in which the children of each come just before it."""
+    n = starts.shape[0] - 1
+    head = np.full(n + 1, -1, np.int64)  # first child of each, of the forest's root last
+    sibling = np.full(n, -1, np.int64)
+    for j in range(n - 1, -1, -1):
+        parent = np.int64(indices[starts[j] + 1]) if starts[j + 1] - starts[j] > 1 else n
+        sibling[j] = head[parent]
+        head[parent] = j
+    order = np.empty(n, np.int64)
+    stack = np.empty(n + 1, np.int64)
+    stack[0] = n
+    depth, done = 1, 0
+    while depth > 0:
+        top = stack[depth - 1]
+        child = head[top]
+        if child >= 0:
+            head[top] = sibling[child]
+            stack[depth] = child
+            depth += 1
+        else:
+            depth -= 1
+            if top < n:
+                order[done] = top
+                done += 1
+    return order
 
 
 @kernel

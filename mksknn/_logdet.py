@@ -15,7 +15,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import math
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -25,7 +25,7 @@ from ._blas import Blas, blas_threads_for, cholesky, cholesky_inverse, tridiagon
 from ._graphs import Pairs, components, dense_laplacian, sparse_laplacian
 from ._inverse import inverse_entries
 from ._jit import kernel
-from ._search import peak_of_values
+from ._search import Climb
 from ._validation import check_memory, check_symmetric, free_memory
 
 BACKENDS = ("auto", "lapack", "cholmod", "superlu")
@@ -295,6 +295,7 @@ class _Grounded:
     """
 
     def __init__(self, pairs: Pairs, k: int, order: str | None = None) -> None:
+        self._pairs, self._k = pairs, k
         self._components = components(pairs, k)
         self._order = order  # "natural" where the points are in a fill-reducing order already
         laplacian = sparse_laplacian(pairs, k)
@@ -336,7 +337,15 @@ class _Grounded:
 
         A `start` near the peak saves factorizations.
         """
-        return peak_of_values(self.logdet, self._degrees, norm, roughness, low, high, start)
+        climb = self.climb(norm, roughness, low, high, start)
+        climb.run(self.logdet)
+        return climb.ratio, climb.logdet
+
+    def climb(
+        self, norm: float, roughness: float, low: float, high: float, start: float | None = None
+    ) -> Climb:
+        """The search for that peak, not begun yet."""
+        return Climb(self._degrees, norm, roughness, low, high, start)
 
     def _ones(self) -> np.ndarray:
         return np.ones(self._matrix.shape[0])
@@ -386,9 +395,9 @@ class _CholmodFactor:
             f"the Cholesky factor of this matrix ({self.fill:.3g} entries)",
             "lower k_max, or the number of points",
         )
-        # SuiteSparse 5 starts four OpenMP threads for each supernode, to copy a few columns: without
-        # them, k = 20 in 2-D took 0.021 s instead of 0.067 s at n = 10,000, and 0.34 s instead of
-        # 0.50 s at n = 100,000
+        # SuiteSparse 5 starts four OpenMP threads for each supernode, to copy a few columns;
+        # without them, k = 20 in 2-D took 0.021 s instead of 0.067 s at n = 10,000, and 0.34 s
+        # instead of 0.50 s at n = 100,000
         with cholmod_blas().without_openmp():
             if self._old:
                 self._factor.cholesky_inplace(self._matrix, beta=shift)
@@ -435,12 +444,10 @@ class Cholmod(_Grounded):
         everyone = np.arange(self._matrix.shape[0])
         return float(self._factor.inverse_entries(everyone, everyone).sum())
 
-    def resistances(
-        self, ratio: float, rows: np.ndarray, columns: np.ndarray
-    ) -> tuple[float, float, np.ndarray]:
-        """log|A|, tr A^-1 and the resistance of each pair, for A = L + ratio I.
+    def resistances(self, ratio: float) -> tuple[float, float, np.ndarray]:
+        """log|A|, tr A^-1 and the resistance of each edge, for A = L + ratio I.
 
-        The pairs must be edges of this graph. With Z = M^-1, zero at the vertices left out, and
+        Edges are in the order of the pairs. With Z = M^-1, zero at the vertices left out, and
         u = 1 - r x, the inverse of A is Z + u u'/S in each component, S = r (|c| - r sum_c x).
         """
         logdet = self.logdet(ratio)
@@ -449,6 +456,8 @@ class Cholmod(_Grounded):
         rest = self._components.size - ratio * sums
         number = np.full(len(self._kept), -1)
         number[self._kept] = np.arange(len(x))
+        edges = self._pairs.count[self._k]
+        rows, columns = self._pairs.rows[:edges], self._pairs.columns[:edges]
         i, j = number[rows], number[columns]
         both = (i >= 0) & (j >= 0)
         everyone = np.arange(len(x))
@@ -586,25 +595,31 @@ def open_graph(pairs: Pairs, k: int, many: bool, backend: str = "auto") -> Dense
     return sparse
 
 
-def open_graphs(
-    pairs: Pairs, ks: np.ndarray, many: bool, backend: str = "auto"
-) -> Iterator[tuple[int, Dense | _Grounded]]:
-    """`open_graph` for neighbouring k, the largest first.
+# Falling k share a fill-reducing order down to this part of the k it was found for. With three
+# factorizations at each k, k = 14 in the order of k = 20 took 0.45 (n = 100,000, 2-D, symmetric),
+# 0.8 (10,000, 3-D, symmetric) and 1.15 (31,623, 3-D, mutual) of its time in an order of its own,
+# k = 10 0.55, 0.8 and 1.3, k = 6 0.7, 1.2 and 2.7.
+_REACH = 0.7
 
-    Sparse graphs share the ordering of the largest. At n = 100,000 in 2-D (symmetric), METIS takes
-    1.9 s at k = 20, and a factorization 1.0 s; in that ordering k = 16 takes 1.1 s (0.6 s in its
-    own), k = 13 0.6 s (0.5 s), but k = 3 in the ordering of k = 10 takes 0.5 s instead of 0.02 s:
-    so share it among neighbours only.
-    """
-    shared = None
-    for k in ks[::-1].tolist():
-        if shared is not None:
-            yield k, Cholmod(shared, k, order="natural")
-            continue
-        opened = open_graph(pairs, k, many, backend)
-        yield k, opened
-        if isinstance(opened, Cholmod):
-            shared = opened.reorder(pairs)
+
+class Opener:
+    """`open_graph` for falling k, neighbours in one fill-reducing order."""
+
+    def __init__(self, pairs: Pairs, many: bool, backend: str = "auto") -> None:
+        self._open = functools.partial(open_graph, pairs, many=many, backend=backend)
+        self._pairs = pairs
+        self._shared: tuple[int, Pairs] | None = None  # a k, and the points in its order
+
+    def open(self, k: int) -> tuple[Dense | _Grounded, Callable[[], Dense | _Grounded]]:
+        """Graph k, and a function that opens it again in the same order."""
+        if self._shared is not None and k >= _REACH * self._shared[0]:
+            again = functools.partial(Cholmod, self._shared[1], k, order="natural")
+            return again(), again
+        opened, self._shared = self._open(k), None
+        if not isinstance(opened, Cholmod):
+            return opened, functools.partial(self._open, k)
+        self._shared = k, opened.reorder(self._pairs)
+        return opened, functools.partial(Cholmod, self._shared[1], k, order="natural")
 
 
 def surely_dense(pairs: Pairs, k: int) -> bool:

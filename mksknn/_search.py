@@ -8,82 +8,142 @@ from collections.abc import Callable
 import numpy as np
 
 _GAIN = 1e-10  # stop when the model promises no more than this, in log evidence per output
-_NODES = 6  # how many of the nearest values the model goes through
+_NODES = 6  # how many of the nearest values the model goes through; `_remainder` holds up to 6
 _TRIAL = 0.1  # a step in log r at which a model is tried
 _BEND = 1e-2  # a step in log r for second differences
 _WIDTH = 1e-9  # a bracket in log r that needs no further search
+_ROUGH = 1.0  # a bracket in log r that is narrow enough for a rough search
+_GRID = 256
 
 
-def peak_of_values(
-    logdet: Callable[[float], float],
-    degrees: np.ndarray,
-    norm: float,
-    roughness: float,
-    low: float,
-    high: float,
-    start: float | None,
-) -> tuple[float, float]:
-    """The r in [low, high] at which log|L + r I| - n log(roughness + r norm) peaks, and log|.|.
+class Climb:
+    """The search for the r at which log|L + r I| - n log(roughness + r norm) peaks.
 
     The first term is smooth in t = log r (a sum of n softplus functions), the second is known: so a
     polynomial through a few values of the first predicts the peak, one more value there corrects
     it, and so on. The peak is single, and is kept between two lower values or an end all the while.
+
+    A search can be left early and taken up again. `lower` and `upper` enclose the height of the
+    peak meanwhile; the upper one is proven, by the polynomial's remainder.
     """
-    n = len(degrees)
-    # Two ends that need no search. All edges join equal targets: the profile only falls. The
-    # targets are as rough as noise: by Jensen's inequality it only rises.
-    if roughness == 0.0:
-        return low, logdet(low)
-    if roughness / norm >= degrees.mean():
-        return high, logdet(high)
 
-    bottom, top = math.log(low), math.log(high)
-    known: dict[float, float] = {}
+    def __init__(
+        self,
+        degrees: np.ndarray,
+        norm: float,
+        roughness: float,
+        low: float,
+        high: float,
+        start: float | None = None,
+    ) -> None:
+        self.low, self.high = low, high
+        self.ratio, self.logdet = math.nan, math.nan  # the best so far
+        self.lower, self.upper = -math.inf, math.inf
+        self._degrees, self._norm, self._roughness, self._start = degrees, norm, roughness, start
+        self._known: dict[float, float] = {}  # log|L + r I| by log r
+        self._bracket: tuple[float, float, float] | None = None  # of the peak, the best between
+        self._error = math.inf  # of the model's slope, seen at the last value
 
-    def offset(t):
-        return n * np.log(roughness + np.exp(t) * norm)
+    def run(
+        self, logdet: Callable[[float], float], floor: float = -math.inf, rough: bool = False
+    ) -> None:
+        """Go on until the peak is found, or is known to be no higher than `floor`.
 
-    def value(t: float) -> float:
-        if t not in known:
-            known[t] = logdet(low if t == bottom else high if t == top else math.exp(t))
-        return known[t] - float(offset(t))
+        A rough search stops as soon as the peak lies between two values not far apart. Each call
+        takes up where the last one stopped.
+        """
+        bottom, top = math.log(self.low), math.log(self.high)
+        # Two ends that need no search. All edges join equal targets: the profile only falls. The
+        # targets are as rough as noise: by Jensen's inequality it only rises.
+        if self._roughness == 0.0:
+            self._finish(logdet, bottom)
+            return
+        if self._roughness / self._norm >= self._degrees.mean():
+            self._finish(logdet, top)
+            return
 
-    least, most = _enclosure(degrees, norm, roughness, bottom, top)
-    if start is None:
-        center, step = least if least > bottom else 0.5 * (bottom + top), 1.0
-    else:
-        center, step = math.log(start), 0.2
-    center = max(min(max(center, least), most, top), bottom)
-    left, middle, right = _bracket(value, center, step, bottom, top)
+        def value(t: float) -> float:
+            return self._logdet(logdet, t) - float(self._offset(t))
 
-    error = math.inf  # of the model's slope, seen at the last value
-    while right - left > _WIDTH:
-        nodes = _nodes(known, left, middle, right)
-        best, slope, bend = _model_peak(nodes, known, offset, left, right)
-        promised = float(_interpolate(nodes, known, np.array([best]))[0] - offset(best))
-        gain = promised - value(middle) - 1e-14 * abs(known[middle])  # less what rounding may give
-        if gain <= _GAIN or abs(best - middle) < _WIDTH or not left < best < right:
-            at_end = right - left <= _TRIAL and middle in (left, right) and abs(slope) > 2.0 * error
-            missed = error * (right - left)
-            if bend > 0.0:
-                missed = min(missed, error * error / (2.0 * bend))
-            if at_end or missed <= _GAIN:
-                break
-            # nothing to gain, by a model not tried yet: try it a little further on
-            side = right - middle if right - middle > middle - left else left - middle
-            best = middle + math.copysign(min(0.3 * abs(side), _TRIAL), side)
+        if self._bracket is None:
+            self._bracket = _bracket(value, *self._first_step(bottom, top), bottom, top)
+        left, middle, right = self._bracket
+        known, offset, error = self._known, self._offset, self._error
+        while right - left > _WIDTH:
+            nodes = _nodes(known, left, middle, right)
+            self._take(middle)
+            self._bracket, self._error = (left, middle, right), error
+            self.upper = min(self.upper, self._ceiling(nodes, left, right))
+            if self.upper <= floor or (rough and right - left <= _ROUGH):
+                return
+            best, slope, bend = _model_peak(nodes, known, offset, left, right)
             promised = float(_interpolate(nodes, known, np.array([best]))[0] - offset(best))
-        # one value may be foretold by luck, so an earlier error is not forgotten at once
-        seen = abs(promised - value(best)) / float(np.abs(nodes - best).min())
-        error = seen if error == math.inf else max(seen, 0.01 * error)
-        if value(best) > value(middle):
-            left, middle, right = (middle, best, right) if best > middle else (left, best, middle)
-        elif best > middle:
-            right = best
+            rounding = 1e-14 * abs(known[middle])
+            gain = promised - value(middle) - rounding
+            if gain <= _GAIN or abs(best - middle) < _WIDTH or not left < best < right:
+                near = right - left <= _TRIAL
+                at_end = near and middle in (left, right) and abs(slope) > 2.0 * error
+                missed = error * (right - left)
+                if bend > 0.0:
+                    missed = min(missed, error * error / (2.0 * bend))
+                if at_end or missed <= _GAIN:
+                    break
+                # nothing to gain, by a model not tried yet: try it a little further on
+                side = right - middle if right - middle > middle - left else left - middle
+                best = middle + math.copysign(min(0.3 * abs(side), _TRIAL), side)
+                promised = float(_interpolate(nodes, known, np.array([best]))[0] - offset(best))
+            # one value may be foretold by luck, so an earlier error is not forgotten at once
+            seen = abs(promised - value(best)) / float(np.abs(nodes - best).min())
+            error = seen if error == math.inf else max(seen, 0.01 * error)
+            left, middle, right = _narrow(value, left, middle, right, best)
+        self._bracket = middle, middle, middle
+        self._finish(logdet, middle)
+
+    def _first_step(self, bottom: float, top: float) -> tuple[float, float]:
+        """Where to begin, and how far away to look next."""
+        least, most = _enclosure(self._degrees, self._norm, self._roughness, bottom, top)
+        if self._start is not None:
+            center, step = math.log(self._start), 0.2
+        elif least > bottom:
+            center, step = least, 1.0
         else:
-            left = best
-    ratio = low if middle == bottom else high if middle == top else math.exp(middle)
-    return ratio, known[middle]
+            center, step = math.log(self._degrees.mean()) - 6.0, 2.0
+        return max(min(max(center, least), most, top), bottom), step
+
+    def _logdet(self, logdet: Callable[[float], float], t: float) -> float:
+        if t not in self._known:
+            self._known[t] = logdet(self._ratio(t))
+        return self._known[t]
+
+    def _ratio(self, t: float) -> float:
+        """exp(t), the ends exactly."""
+        ends = {math.log(self.low): self.low, math.log(self.high): self.high}
+        return ends[t] if t in ends else math.exp(t)
+
+    def _offset(self, t):
+        return len(self._degrees) * np.log(self._roughness + np.exp(t) * self._norm)
+
+    def _take(self, t: float) -> None:
+        self.ratio, self.logdet = self._ratio(t), self._known[t]
+        self.lower = self.logdet - float(self._offset(t))
+
+    def _finish(self, logdet: Callable[[float], float], t: float) -> None:
+        self._logdet(logdet, t)
+        self._take(t)
+        self.upper = self.lower
+
+    def _ceiling(self, nodes: np.ndarray, left: float, right: float) -> float:
+        """What the profile cannot exceed between left and right."""
+        n = len(self._degrees)
+        grid = np.linspace(left, right, _GRID + 1)
+        bound = _interpolate(nodes, self._known, grid) - self._offset(grid)
+        bound += _remainder(nodes, self._known, n, grid)
+        # between points of the grid the profile bends down, by as much as its second term
+        share = np.exp(grid) * self._norm
+        share = share / (self._roughness + share)
+        bend = n * (0.25 if share[0] < 0.5 < share[-1] else float((share * (1.0 - share)).max()))
+        rounding = 1e-14 * abs(self._known[float(nodes[0])])
+        return float(bound.max()) + bend * (grid[1] - grid[0]) ** 2 / 8.0 + rounding
 
 
 def _enclosure(
@@ -128,6 +188,15 @@ def _bracket(
         before, here = here, ahead
 
 
+def _narrow(
+    value: Callable[[float], float], left: float, middle: float, right: float, new: float
+) -> tuple[float, float, float]:
+    """The bracket that is left when one more value within it is known."""
+    if value(new) > value(middle):
+        return (middle, new, right) if new > middle else (left, new, middle)
+    return (left, middle, new) if new > middle else (new, middle, right)
+
+
 def _nodes(known: dict[float, float], left: float, middle: float, right: float) -> np.ndarray:
     """What the model goes through: the nearest values, the ends of the bracket among them.
 
@@ -160,3 +229,19 @@ def _interpolate(nodes: np.ndarray, known: dict[float, float], t: np.ndarray) ->
     for coefficient, node in zip(coefficients[-2::-1], nodes[-2::-1], strict=True):
         out = out * (t - node) + coefficient
     return out
+
+
+def _remainder(nodes: np.ndarray, known: dict[float, float], n: int, t: np.ndarray) -> np.ndarray:
+    """How far log|L + e^t I| can be from the polynomial, for t among the nodes (at most 6).
+
+    Its derivative in t is the sum of p = e^t / (lambda + e^t) over the eigenvalues lambda, and up
+    to the fifth derivative of p none exceeds p (1 - p) in size. The sum of these is at most
+    n u (1 - u), u the mean of the p; and as log|L + r I| is concave in r, the mean at the last node
+    is at most what the last two values give.
+    """
+    before, last = np.sort(nodes)[-2:].tolist()
+    rise = known[last] - known[before] + 1e-14 * (abs(known[last]) + abs(known[before]))
+    mean = rise / -math.expm1(before - last) / n
+    most = n * (mean * (1.0 - mean) if mean < 0.5 else 0.25)
+    product = np.prod([np.abs(t - node) for node in nodes], axis=0)
+    return most * product / math.factorial(len(nodes))

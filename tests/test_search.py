@@ -1,5 +1,6 @@
 """The search over r on spectra made up for it: exact, never stuck, and sparing with values."""
 
+import itertools
 import math
 
 import numpy as np
@@ -11,7 +12,7 @@ from scipy.optimize import brentq
 from mksknn import datasets
 from mksknn._evidence import pose
 from mksknn._graphs import components, dense_laplacian
-from mksknn._search import peak_of_values
+from mksknn._search import Climb
 
 PATIENCE = 60  # values after which a search counts as stuck; the worst one seen took 23
 
@@ -59,7 +60,9 @@ def degrees_of(spectrum):
 def check_peak(spectrum, norm, roughness, low, high, start=None, degrees=None):
     logdet = Counted(spectrum)
     degrees = degrees_of(spectrum) if degrees is None else degrees
-    ratio, found, *_ = peak_of_values(logdet, degrees, norm, roughness, low, high, start)
+    climb = Climb(degrees, norm, roughness, low, high, start)
+    climb.run(logdet)
+    ratio, found = climb.ratio, climb.logdet
     assert low <= ratio <= high
     assert all(low <= r <= high for r in logdet.ratios)
     assert len(set(logdet.ratios)) == len(logdet.ratios)  # none is asked for twice
@@ -75,6 +78,69 @@ def graph_spectrum(rng, n, zeros=1):
     spectrum = 20.0 * rng.beta(2, 4, n)
     spectrum[:zeros] = 0.0
     return spectrum
+
+
+# ---------------------------------------------------------------- what is known on the way
+
+
+@settings(max_examples=200)
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    n=st.integers(2, 60),
+    middle=st.floats(-8, 5),
+    spread=st.floats(0, 4),
+    log_roughness=st.floats(-15, 5),
+    start=st.none() | st.floats(-6, 6),
+)
+def test_the_peak_lies_between_lower_and_upper(seed, n, middle, spread, log_roughness, start):
+    """After every single value; a search taken up again asks for none of them twice."""
+    rng = np.random.default_rng(seed)
+    spectrum = np.exp(middle + spread * rng.normal(size=n))
+    spectrum[0] = 0.0
+    roughness = math.exp(log_roughness)
+    start = None if start is None else 10.0**start
+    best = value(spectrum, 1.0, roughness, true_peak(spectrum, 1.0, roughness, 1e-6, 1e6))
+    slack = 1e-8 + 1e-13 * abs(best)
+    logdet = Counted(spectrum)
+    climb = Climb(degrees_of(spectrum), 1.0, roughness, 1e-6, 1e6, start)
+    climb.run(logdet, rough=True)
+    assert climb.lower - slack <= best <= climb.upper + slack
+    floors = climb.lower + (climb.upper - climb.lower) * np.array([0.9, 0.5, 0.1, 0.01])
+    for floor in floors[np.isfinite(floors)]:
+        climb.run(logdet, floor=floor)
+        assert climb.lower - slack <= best <= climb.upper + slack
+        assert climb.lower == climb.upper or climb.upper <= floor
+    climb.run(logdet)
+    assert climb.lower == climb.upper == pytest.approx(best, abs=slack)
+    assert len(set(logdet.ratios)) == len(logdet.ratios)
+    if start is None:
+        assert (climb.ratio, len(logdet.ratios)) == check_peak(spectrum, 1.0, roughness, 1e-6, 1e6)
+
+
+def test_a_low_peak_takes_three_values():
+    """Near its peak, a rival that cannot win is ruled out by the first three values."""
+    spectrum = graph_spectrum(np.random.default_rng(3), 2_000)
+    peak = true_peak(spectrum, 1.0, 2.0, 1e-6, 1e6)
+    height = value(spectrum, 1.0, 2.0, peak)
+    for off in (-0.15, 0.0, 0.1):
+        logdet = Counted(spectrum)
+        climb = Climb(degrees_of(spectrum), 1.0, 2.0, 1e-6, 1e6, peak * math.exp(off))
+        climb.run(logdet, floor=height + 2.0)
+        assert len(logdet.ratios) == 3
+        assert climb.lower <= height <= climb.upper <= height + 2.0
+
+
+def test_derivatives_of_a_share():
+    """What `_remainder` rests on: up to the fifth, none exceeds p (1 - p)."""
+    p = np.linspace(0.0, 1.0, 1001)
+    u = p * (1.0 - p)
+    factors = [1.0 + 0.0 * u, 1 - 2 * p, 1 - 6 * u, (1 - 2 * p) * (1 - 12 * u)]
+    factors.append(1 - 30 * u + 120 * u * u)
+    for factor, higher in itertools.pairwise([*factors, None]):
+        assert np.abs(factor).max() <= 1.0 + 1e-12
+        if higher is not None:  # each is the derivative of the one before, by t: dp = u dt
+            slope = np.gradient(u * factor, p, edge_order=2) * u
+            np.testing.assert_allclose(slope, u * higher, atol=1e-4)
 
 
 # ---------------------------------------------------------------- exact
@@ -207,8 +273,7 @@ def test_noisy_values_end_the_search():
     rng = np.random.default_rng(6)
     spectrum = graph_spectrum(rng, 200)
     logdet = Counted(spectrum)
-    ratio, *_ = peak_of_values(
-        lambda r: logdet(r) + 1e-9 * rng.normal(), degrees_of(spectrum), 1.0, 1.0, 1e-6, 1e6, None
-    )
+    climb = Climb(degrees_of(spectrum), 1.0, 1.0, 1e-6, 1e6)
+    climb.run(lambda r: logdet(r) + 1e-9 * rng.normal())
     best = true_peak(spectrum, 1.0, 1.0, 1e-6, 1e6)
-    assert value(spectrum, 1.0, 1.0, best) - value(spectrum, 1.0, 1.0, ratio) < 1e-7
+    assert value(spectrum, 1.0, 1.0, best) - value(spectrum, 1.0, 1.0, climb.ratio) < 1e-7

@@ -140,18 +140,75 @@ def test_a_dozen_points(graph):
     assert found.k == naive.best_k(X, y, graph=graph)
 
 
-@pytest.mark.parametrize("backend", ["superlu", "cholmod"])
+SPARSE = [
+    "superlu",
+    pytest.param(
+        "cholmod",
+        marks=pytest.mark.skipif(_logdet.cholmod() is None, reason="scikit-sparse is missing"),
+    ),
+]
+
+
+@pytest.mark.parametrize("backend", SPARSE)
 def test_forced_backends(backend):
-    if backend == "cholmod" and _logdet.cholmod() is None:
-        pytest.skip("scikit-sparse is missing")
     for seed in range(6):
         X, y, _ = random_set(seed, "binary", n=30)
         found = mksknn.select_k(X, y, backend=backend)
         dense = mksknn.select_k(X, y)
         assert found.k == dense.k and found.certified
         assert found.log_evidence == pytest.approx(dense.log_evidence, abs=1e-8)
-        if backend == "superlu":  # which has no bounds: every k is a certificate too
-            np.testing.assert_array_equal(found.evaluated, np.arange(1, 30))
+
+
+def assert_same_choice(X, y, backend, **options):
+    """A race on a sparse backend ends where LAPACK's curve has its maximum."""
+    curve = mksknn.evidence_curve(X, y, backend="lapack", **options)
+    found = mksknn.select_k(X, y, backend=backend, **options)
+    best = np.flatnonzero(curve.k == found.k)[0]  # to the last digits, several may be best
+    assert curve.log_evidence[best] >= curve.log_evidence.max() - 1e-9
+    assert found.log_evidence == pytest.approx(curve.log_evidence[best], rel=1e-11, abs=1e-8)
+    assert found.sigma2 == pytest.approx(curve.sigma2[best], rel=1e-3)
+    assert found.at_bound == curve.at_bound[best]
+
+
+@pytest.mark.parametrize("backend", SPARSE)
+@pytest.mark.parametrize("graph", GRAPHS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_races(kind, graph, backend):
+    for seed in range(4):
+        X, y, options = random_set(200 + seed, kind)
+        assert_same_choice(X, y, backend, graph=graph, **options)
+        assert_same_choice(X, y, backend, graph=graph, k_max=5, **options)
+        bounds = (0.05, 0.3)
+        assert_same_choice(X, y, backend, graph=graph, ratio_bounds=bounds, **options)
+        assert_same_choice(X, y, backend, graph=graph, sigma0=0.4, sigma2=0.2, **options)
+
+
+@pytest.mark.parametrize("backend", SPARSE)
+@pytest.mark.parametrize("graph", GRAPHS)
+def test_races_on_hard_points(graph, backend, small_points):
+    n = len(small_points)
+    assert_same_choice(small_points, np.arange(n) % 2, backend, graph=graph)
+    lattice = np.array([(a, b) for a in range(7) for b in range(6)], dtype=float)
+    doubled = np.concatenate([lattice, lattice[:20]])
+    for X in (lattice, doubled):
+        assert_same_choice(X, (X[:, 0] > 3) ^ (X[:, 1] > 4), backend, graph=graph)
+
+
+@pytest.mark.parametrize("backend", SPARSE)
+def test_a_race_saves_factorizations(backend, monkeypatch):
+    rng = np.random.default_rng(11)
+    X = rng.normal(size=(900, 2))
+    y = (np.sin(2.0 * X[:, 0]) + X[:, 1] > 0) ^ (rng.random(900) < 0.1)
+    kind = {"superlu": _logdet.SuperLU, "cholmod": _logdet.Cholmod}[backend]
+    factorize, counted = kind._factorize, []
+    monkeypatch.setattr(
+        kind, "_factorize", lambda self, ratio: counted.append(ratio) or factorize(self, ratio)
+    )
+    curve = mksknn.evidence_curve(X, y, k_max=16, backend=backend)
+    whole = len(counted)
+    counted.clear()
+    assert mksknn.select_k(X, y, k_max=16, backend=backend).k == curve.best_k
+    assert len(counted) <= 0.75 * whole
 
 
 @pytest.mark.parametrize("graph", GRAPHS)
