@@ -16,6 +16,7 @@ log r are ruled out by bounds that follow from the convexity of those terms.
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -29,7 +30,7 @@ from ._targets import Targets, encode
 from ._validation import (
     GRAPHS,
     METRICS,
-    check_k_max,
+    check_ks,
     check_memory,
     check_points,
     check_ratio_bounds,
@@ -166,14 +167,83 @@ def loo_curve(
     >>> curve.best_k, curve.best_k_log
     (1, 2)
     """
+    return score(
+        X,
+        y,
+        graph=graph,
+        formulation="auto",
+        task=task,
+        center=center,
+        ks=None,
+        k_max=k_max,
+        ratio_bounds=ratio_bounds,
+        metric=metric,
+    ).curve
+
+
+@dataclass(frozen=True, eq=False)
+class Scored:
+    """Leave-one-out scores of some k, and what they come from."""
+
+    ks: np.ndarray
+    curve: LooCurve  # of every k up to the largest
+    targets: Targets
+    ranked: Neighbors
+    ratio_bounds: tuple[float, float]
+
+    @property
+    def error(self) -> np.ndarray:
+        """The error of each of the k."""
+        return self.curve.error[self.ks - 1]
+
+    @property
+    def log_score(self) -> np.ndarray:
+        """The log score of each of the k."""
+        return self.curve.log_score[self.ks - 1]
+
+    @property
+    def ratio(self) -> np.ndarray:
+        """The ratio that goes with it."""
+        return self.curve.ratio[self.ks - 1]
+
+    @functools.cached_property
+    def pairs(self) -> Pairs:
+        """The graph's; for "knn" the symmetric graph's, whose sums over edges are its arcs'."""
+        graph = self.curve.graph
+        return pairs_by_rank(self.ranked, "symmetric" if graph == "knn" else graph)
+
+    @property
+    def roughness(self) -> np.ndarray:
+        """q_k for k = 0, 1, ..."""
+        return self.targets.roughness(self.pairs)
+
+
+def score(
+    X: ArrayLike,
+    y: ArrayLike,
+    *,
+    graph: str,
+    formulation: str,
+    task: str,
+    center: bool,
+    ks: object,
+    k_max: object,
+    ratio_bounds: object,
+    metric: str,
+    log_score: bool = True,
+) -> Scored:
+    """Check the arguments, rank the neighbours and score."""
     one_of(graph, GRAPHS, "graph")
     one_of(metric, METRICS, "metric")
     points = check_points(X, metric)
-    k_max = check_k_max(k_max, len(points))
-    ratio_bounds = check_ratio_bounds(ratio_bounds)
-    targets = encode(y, len(points), task, "auto", center)
-    _check_scorable(targets)
-    return loo_scores(rank(points, k_max, metric), targets, graph, ratio_bounds)
+    ks = check_ks(ks, k_max, len(points))
+    bounds = check_ratio_bounds(ratio_bounds)
+    targets = encode(y, len(points), task, formulation, center)
+    if log_score:
+        _check_scorable(targets)
+    ranked = rank(points, int(ks[-1]), metric)
+    curve = loo_scores(ranked, targets, graph, bounds, log_score=log_score)
+    return Scored(ks, curve, targets, ranked, bounds)
 
 
 def loo_scores(
@@ -183,16 +253,11 @@ def loo_scores(
     ratio_bounds: tuple[float, float],
     *,
     log_score: bool = True,
-    pairs: Pairs | None = None,
 ) -> LooCurve:
-    """Errors and, unless told not to, log scores for k = 1..k_max of an existing ranking.
-
-    `pairs`, those of the mutual graph, are made here unless the caller has them already.
-    """
+    """Errors and, unless told not to, log scores for k = 1..k_max of an existing ranking."""
     if log_score:
         _check_scorable(targets)
-    if graph == "mutual" and pairs is None:
-        pairs = pairs_by_rank(ranked, graph)
+    pairs = pairs_by_rank(ranked, graph) if graph == "mutual" else None
     make = _ValueSweep if targets.codes is None else _ClassSweep
     sweep = make(ranked, targets, graph, pairs)
     k_max = ranked.indices.shape[1]

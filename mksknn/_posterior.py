@@ -7,7 +7,7 @@ its profile (docs/theory):
     log p(y | k, r) = profile_k(r) + lgamma(a) - a log a + a,    a = m n / 2
 
 The last terms are the same for every k and graph. The prior of log r integrates to one, so p(y | k)
-is an average over r and cannot exceed its largest value: the bounds of `_selection` on the best
+is an average over r and cannot exceed its largest value: the bounds of `_bounds` on the best
 evidence of a k bound its marginal too, and k whose bounds are low enough are never integrated.
 """
 
@@ -20,22 +20,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ._bounds import Search, bounds_pay, first_anchor
 from ._evidence import RATIO_BOUNDS, Problem, Profile, evaluate_all, pose
-from ._graphs import components, pairs_by_rank
+from ._graphs import components
 from ._logdet import BACKENDS, Dense, open_graph, surely_dense
-from ._loo import loo_scores
-from ._neighbors import rank
+from ._loo import score
 from ._parallel import map_chunks, progress_bar
-from ._selection import _bounds_pay, _first, _Search, candidates
-from ._targets import encode
+from ._selection import candidates
 from ._validation import (
-    GRAPHS,
-    METRICS,
     check_executor,
     check_flag,
-    check_ks,
-    check_points,
-    check_ratio_bounds,
     one_of,
 )
 
@@ -592,7 +586,7 @@ class _Sweep:
 
     def _bound(self, log_allowance: float) -> np.ndarray:
         """A bound on the log marginal of each k: from anchors, or its own peak."""
-        if _bounds_pay(self.problem):
+        if bounds_pay(self.problem):
             return self._bound_by_anchors(log_allowance)
         if self.dense:  # a peak costs as much as the integral
             return np.full(len(self.slices), np.inf)
@@ -604,10 +598,10 @@ class _Sweep:
     def _bound_by_anchors(self, log_allowance: float) -> np.ndarray:
         """Bounds from anchors: first as `select_k` places them, then where k may be ruled out."""
         problem = self.problem
-        search = _Search(problem)
+        search = Search(problem)
         extra = _sigma0_integral(problem.profile(int(problem.ks[0])))
         with progress_bar(None, self.progress) as tick:
-            at = _first(problem)
+            at = first_anchor(problem)
             while at is not None:
                 search.anchor(at)
                 tick()
@@ -631,7 +625,7 @@ class _Sweep:
 _WORTH = 2  # integrating a k costs twice to four times what an anchor does
 
 
-def _most_doubtful(search: _Search, enough: float) -> int | None:
+def _most_doubtful(search: Search, enough: float) -> int | None:
     """Where an anchor should rule k out: far below its bound, by the values of its neighbours."""
     ks = np.log(search.problem.ks)
     known = np.flatnonzero(np.isfinite(search.lower))
@@ -712,33 +706,20 @@ def _weigh_by_loo(
     y: ArrayLike,
     *,
     graph: str,
-    formulation: str,
-    task: str,
-    center: bool,
-    ks,
-    k_max,
-    ratio_bounds,
     metric: str,
+    center: bool,
     backend: str,
+    **options,
 ) -> dict[str, object]:
     """The fields of a Posterior by leave-one-out log scores."""
-    one_of(graph, GRAPHS, "graph")
-    one_of(metric, METRICS, "metric")
     one_of(backend, BACKENDS, "backend")
-    points = check_points(X, metric)
-    ks = check_ks(ks, k_max, len(points))
-    bounds = check_ratio_bounds(ratio_bounds)
-    targets = encode(y, len(points), task, formulation, center)
-    ranked = rank(points, int(ks[-1]), metric)
-    # the directed graph's sum over its arcs is the symmetric graph's
-    pairs = pairs_by_rank(ranked, "symmetric" if graph == "knn" else graph)
-    curve = loo_scores(ranked, targets, graph, bounds)
-    log_score, ratio = curve.log_score[ks - 1], curve.ratio[ks - 1]
+    scored = score(X, y, graph=graph, metric=metric, center=center, **options)
+    ks, targets, log_score, ratio = scored.ks, scored.targets, scored.log_score, scored.ratio
     log_sum = float(np.logaddexp.reduce(log_score))
     probability = np.exp(log_score - log_sum)
     probability /= probability.sum()
     parts = _heavy(probability)
-    scale = targets.roughness(pairs)[ks[parts]] + ratio[parts] * targets.norm
+    scale = scored.roughness[ks[parts]] + ratio[parts] * targets.norm
     weight = probability[parts] / probability[parts].sum()
     mixture = Mixture(ks[parts], ratio[parts], scale / (targets.m * targets.n), weight)
     return {
@@ -746,7 +727,7 @@ def _weigh_by_loo(
         "log_marginal": None,
         "log_score": log_score,
         "skipped_mass": 0.0,
-        "at_bound": np.isin(ratio, bounds),
+        "at_bound": np.isin(ratio, scored.ratio_bounds),
         "log_total": log_sum - math.log(len(ks)),
         "graph": graph,
         "formulation": targets.formulation,

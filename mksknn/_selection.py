@@ -1,60 +1,25 @@
-"""The best k, with a proof that no other is better.
-
-One anchor, a graph a with a ratio r_a inverted once, bounds the best evidence of every other k
-over all sigma0 and sigma2 (docs/theory): with A = L_a + r_a I, T = tr A^-1 and rho_k the
-resistances of A summed over the edges of graph k,
-
-    log|L_k + r I| <= log|A| + n log((rho_k + r T) / n).
-
-Evaluate an anchor, bound every k, go on where the bound is highest, and stop when no bound reaches
-the best value found.
-"""
+"""The best k, by evidence or by leave-one-out."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ._bounds import all_dense, bounds_pay, select_by_bounds, select_by_race
 from ._evidence import (
     EVIDENCE_GRAPHS,
     RATIO_BOUNDS,
-    Optimum,
-    Problem,
     Profile,
     evaluate,
     evaluate_all,
-    evaluate_opened,
     pose,
 )
-from ._graphs import pairs_by_rank, resistance_sums
-from ._logdet import (
-    BACKENDS,
-    Anchor,
-    Cholmod,
-    Dense,
-    Opener,
-    open_graph,
-    sparse_price,
-    surely_dense,
-)
-from ._loo import loo_scores
-from ._neighbors import rank
-from ._parallel import progress_bar
-from ._targets import encode
-from ._validation import (
-    GRAPHS,
-    METRICS,
-    check_executor,
-    check_flag,
-    check_ks,
-    check_points,
-    check_ratio_bounds,
-    one_of,
-)
+from ._logdet import BACKENDS, open_graph
+from ._loo import score
+from ._validation import METRICS, check_executor, check_flag, one_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -206,10 +171,10 @@ def select_k(
 def _select_by_evidence(X, y, executor, progress: bool, **options) -> tuple[float, Selection]:
     """The highest evidence, and the selection it leads to."""
     problem = pose(X, y, **options)
-    if _bounds_pay(problem):
-        k, best, evaluated = _select_by_bounds(problem, progress)
-    elif executor is None and not _all_dense(problem):
-        k, best, evaluated = _select_by_race(problem, progress)
+    if bounds_pay(problem):
+        k, best, evaluated = select_by_bounds(problem, progress)
+    elif executor is None and not all_dense(problem):
+        k, best, evaluated = select_by_race(problem, progress)
     else:
         found = evaluate_all(problem, executor, progress)
         k = int(problem.ks[np.argmax([one.log_evidence for one in found])])
@@ -245,294 +210,6 @@ def candidates(graph: object, metric: object) -> list[tuple[object, object]]:
 
 
 # ---------------------------------------------------------------------------------------------
-# Bounds
-
-_FEW = 8  # as many k as the search usually evaluates: then evaluate them all
-# At the peak of its own graph an anchor bounds no k by less than its own evidence (r T / n is the
-# share of r s in q + r s there, and the bound is no less at an end of ratio_bounds). Above the peak
-# it does, and loses next to nothing elsewhere: of the 19 k below 20 at n = 100,000 (2-D), none is
-# ruled out from the peak itself, all from 1.01 to 2.7 times its ratio; at n = 10,000 7.
-_ABOVE = 1.3
-_WORTHWHILE = 0.75  # sparse anchors go on if the last one left no more of the k below it
-
-
-def _bounds_pay(problem: Problem) -> bool:
-    """Whether a search by bounds costs less than evaluating every k."""
-    if problem.backend not in ("auto", "lapack") or len(problem.ks) <= _FEW:
-        return False
-    k_max = int(problem.ks[-1])
-    if problem.backend == "lapack" or surely_dense(problem.pairs, k_max):
-        return True
-    # an anchor is n^3 multiplications; a sparse k takes 3 factorizations, the average k a third of
-    # what the largest takes
-    return _FEW * problem.pairs.n**3 < len(problem.ks) * sparse_price(problem.pairs, k_max)
-
-
-_VISITS = 6  # anchors at one k; Newton's method needs 1 to 4
-
-
-class _Search:
-    """What is known of each k while the bounds close in."""
-
-    def __init__(self, problem: Problem) -> None:
-        self.problem = problem
-        # A k that brings no pair in has the graph of the k before it; the smaller of equals wins.
-        counts = problem.pairs.count[problem.ks]
-        distinct = np.diff(counts, prepend=-1) > 0
-        self.upper = np.where(distinct, np.inf, -np.inf)  # of the best evidence of each k
-        self.lower = np.full(len(problem.ks), -np.inf)
-        self.next_ratio: dict[int, float] = {}  # of each k anchored: where its peak should be
-        self._visits = np.zeros(len(problem.ks), np.int64)
-
-    def anchor(self, at: int) -> None:
-        """Invert L + r I of one graph; learn its evidence, and a bound for every k."""
-        problem = self.problem
-        k = int(problem.ks[at])
-        profile, ratio = problem.profile(k), self._ratio(at)
-        anchor = Dense(problem.pairs, k, many=False).anchor(ratio)
-        if problem.sigmas is None:
-            value = profile.value(ratio, anchor.logdet)
-            self.next_ratio[at] = _newton(profile, ratio, anchor, *problem.ratio_bounds)
-        else:
-            value = profile.value_at(problem.sigmas[0], ratio, anchor.logdet)
-            self.next_ratio[at] = ratio
-        self.lower[at] = max(self.lower[at], value)
-        self.upper = np.minimum(self.upper, upper_bounds(problem, anchor))
-        self._visits[at] += 1
-        if self._visits[at] == _VISITS:  # Newton's method is in trouble: the search is not
-            self.lower[at] = self.upper[at] = evaluate(problem, k).log_evidence
-
-    def note(self, at: int, lower: float, upper: float) -> None:
-        """Take in what is known of one k."""
-        self.lower[at] = max(self.lower[at], lower)
-        self.upper[at] = max(min(self.upper[at], upper), self.lower[at])
-
-    def hopeful(self, at: int | slice) -> np.ndarray:
-        """Whether these k can still beat the best."""
-        best = self.lower.max()
-        return self.upper[at] > (best + _tolerance(best) if best > -np.inf else best)
-
-    def next(self) -> int | None:
-        """Where to go on, None when no k can beat the best one found."""
-        best = int(np.argmax(self.lower))
-        others = self.upper.copy()
-        others[best] = -np.inf
-        rival = int(np.argmax(others))
-        excess = others[rival] - self.lower[best]
-        if excess <= _tolerance(self.lower[best]):
-            return None
-        # raise the floor instead, where that promises more
-        return best if self.upper[best] - self.lower[best] > excess else rival
-
-    def finalists(self) -> np.ndarray:
-        """Every k that the bounds cannot tell from the best."""
-        best = self.lower.max()
-        return np.flatnonzero(self.upper >= best - _tolerance(best))
-
-    def _ratio(self, at: int) -> float:
-        """The ratio to anchor at: the k's own, or that of the nearest k anchored so far."""
-        if self.problem.sigmas is not None:
-            return self.problem.sigmas[1] / self.problem.sigmas[0]
-        if at in self.next_ratio:
-            return self.next_ratio[at]
-        if not self.next_ratio:
-            return _first_ratio(self.problem, int(self.problem.ks[at]))
-        ks = self.problem.ks
-        near = min(self.next_ratio, key=lambda done: abs(math.log(ks[done] / ks[at])))
-        return self.next_ratio[near]
-
-
-def upper_bounds(problem: Problem, anchor: Anchor) -> np.ndarray:
-    """A bound for each k on its evidence at the best (or the given) sigma0 and sigma2."""
-    rho = resistance_sums(problem.pairs, anchor.inverse, anchor.label, anchor.gap)
-    return _bounds_of_sums(problem, anchor.logdet, anchor.trace, rho[problem.ks], problem.ks)
-
-
-def sparse_upper_bounds(problem: Problem, opened: Cholmod, k: int, ratio: float) -> np.ndarray:
-    """The same from an anchor whose graph is sparse: for the k below the anchor's only.
-
-    Resistances come from selected inversion, which knows the edges of the anchor's own graph.
-    """
-    logdet, trace, resistance = opened.resistances(ratio)
-    rho = np.concatenate([[0.0], np.cumsum(resistance)])[problem.pairs.count[: k + 1]]
-    below = problem.ks[problem.ks <= k]
-    out = np.full(len(problem.ks), np.inf)
-    out[: len(below)] = _bounds_of_sums(problem, logdet, trace, rho[below], below)
-    return out
-
-
-def _bounds_of_sums(
-    problem: Problem, logdet: float, trace: float, rho: np.ndarray, ks: np.ndarray
-) -> np.ndarray:
-    t, q = problem.targets, problem.roughness[ks]
-    if problem.sigmas is not None:
-        sigma0, ratio = problem.sigmas[0], problem.sigmas[1] / problem.sigmas[0]
-        logdet = logdet + t.n * np.log((rho + ratio * trace) / t.n)
-        value = 0.5 * t.m * (t.n * math.log(sigma0) + logdet - t.n * math.log(2.0 * math.pi))
-        return value - 0.5 * sigma0 * (q + ratio * t.norm) + t.constant
-    # (rho + r T) / (q + r s) is monotone in r: its maximum is at an end of the bounds
-    low, high = problem.ratio_bounds
-    steepest = np.maximum(
-        (rho + low * trace) / (q + low * t.norm),
-        (rho + high * trace) / (q + high * t.norm),
-    )
-    best = logdet + t.n * (np.log(steepest * t.m) - 1.0 - math.log(2.0 * math.pi))
-    return 0.5 * t.m * best + t.constant
-
-
-def _tolerance(value: float) -> float:
-    """How far rounding may move a bound: values closer than this count as equal."""
-    return 1e-11 * abs(value) + 1e-9
-
-
-def _first_ratio(problem: Problem, k: int) -> float:
-    """A ratio to begin with: q/s, the mean eigenvalue that the targets see."""
-    low, high = problem.ratio_bounds
-    guess = problem.roughness[k] / problem.targets.norm
-    return min(max(guess, low), high)
-
-
-def _newton(profile: Profile, ratio: float, anchor: Anchor, low: float, high: float) -> float:
-    """The ratio that Newton's method in log r goes to next, by steps of at most a factor of 30."""
-    q, s, n = profile.roughness, profile.norm, profile.n
-    share = ratio * s / (q + ratio * s)
-    slope = ratio * anchor.trace - n * share
-    curve = slope - ratio**2 * _inverse_square(anchor, ratio) + n * share * share
-    step = -slope / curve if curve < 0 else math.copysign(1.0, slope)
-    step = min(max(step, -math.log(30.0)), math.log(30.0))
-    return min(max(ratio * math.exp(step), low), high)
-
-
-def _inverse_square(anchor: Anchor, ratio: float) -> float:
-    """tr A^-2, from the lower triangle of the lifted inverse."""
-    entries = anchor.inverse.ravel()  # zeros above the diagonal
-    # not by `@`: NumPy's BLAS has threads of its own, which would get in the way of SciPy's
-    squares = float(np.einsum("i,i->", entries, entries))
-    lifted = 2.0 * squares - float((anchor.inverse.diagonal() ** 2).sum())
-    return lifted + len(anchor.gap) * (1.0 / ratio**2 - anchor.null**2)
-
-
-def _select_by_bounds(problem: Problem, progress: bool) -> tuple[int, Optimum, np.ndarray]:
-    """The best k, its optimum, and every k that was evaluated."""
-    search = _Search(problem)
-    with progress_bar(None, progress) as tick:
-        at = _first(problem)
-        while at is not None:
-            search.anchor(at)
-            tick()
-            at = search.next()
-        return _choose(problem, search, list(search.next_ratio))
-
-
-def _choose(problem: Problem, search: _Search, known: list[int]) -> tuple[int, Optimum, np.ndarray]:
-    """The best of the k that the bounds cannot tell apart, each evaluated from nothing: so the
-    answer is the same to the last bit whichever way k was found.
-    """
-    finalists = search.finalists()
-    found = [evaluate(problem, int(problem.ks[at])) for at in finalists]
-    winner = int(np.argmax([one.log_evidence for one in found]))
-    evaluated = np.union1d(problem.ks[known], problem.ks[finalists])
-    return int(problem.ks[finalists[winner]]), found[winner], evaluated
-
-
-def _all_dense(problem: Problem) -> bool:
-    if problem.backend == "auto":
-        return surely_dense(problem.pairs, int(problem.ks[0]))
-    return problem.backend == "lapack"
-
-
-class _Runner:
-    """One k of a race: what is known of its evidence, and the means to know more."""
-
-    def __init__(self, problem: Problem, k: int, opener: Opener, start: float | None) -> None:
-        self._problem, self._k, self._profile = problem, k, problem.profile(k)
-        self._climb = None
-        self.opened, self._reopen = opener.open(k)
-        if problem.sigmas is not None or isinstance(self.opened, Dense):
-            self.optimum = evaluate_opened(problem, k, self.opened, start)
-            self.lower = self.upper = self.optimum.log_evidence
-            return
-        self._climb = self.opened.climb(
-            self._profile.norm, self._profile.roughness, *problem.ratio_bounds, start
-        )
-        self._run(rough=True)
-
-    @property
-    def ratio(self) -> float:
-        """The best ratio found so far."""
-        return self.optimum.sigma2 / self.optimum.sigma0
-
-    def release(self) -> None:
-        """Let go of the factorization."""
-        self.opened = None
-
-    def finish(self, floor: float = -math.inf) -> None:
-        """Find the peak, unless it turns out to be no higher than `floor`."""
-        if self.lower < self.upper:
-            self.opened = self.opened or self._reopen()
-            self._run(floor=self._profile.height(floor))
-
-    def _run(self, **until) -> None:
-        climb, profile = self._climb, self._profile
-        climb.run(self.opened.logdet, **until)
-        self.optimum = profile.optimum(climb.ratio, climb.logdet, self._problem.ratio_bounds)
-        self.lower = self.optimum.log_evidence
-        self.upper = max(profile.evidence(climb.upper), self.lower)
-
-
-def _select_by_race(problem: Problem, progress: bool) -> tuple[int, Optimum, np.ndarray]:
-    """As `_select_by_bounds`, on graphs too sparse for a full inverse.
-
-    About three factorizations enclose the evidence of a k, so every k has those and only the ones
-    that are still in the running have their peak found. Before that, selected inversion (as long as
-    two to four factorizations) of the largest graph bounds the k below it, and may rule out most.
-    """
-    search = _Search(problem)
-    opener = Opener(problem.pairs, problem.sigmas is None, problem.backend)
-    runners: dict[int, _Runner] = {}
-    anchors_pay, start = True, None
-    with progress_bar(None, progress) as tick:
-        for at in np.flatnonzero(search.upper > 0)[::-1].tolist():
-            if not search.hopeful(at):
-                continue
-            k = int(problem.ks[at])
-            runner = runners[at] = _Runner(problem, k, opener, start)
-            rivals = search.hopeful(slice(0, at)).sum()
-            if anchors_pay and rivals > _FEW:
-                above = _ABOVE if problem.sigmas is None else 1.0
-                bounds = _bounds_below(problem, runner.opened, k, above * runner.ratio)
-                search.upper[:at] = np.minimum(search.upper[:at], bounds[:at])
-                search.note(at, runner.lower, runner.upper)
-                anchors_pay = search.hopeful(slice(0, at)).sum() <= _WORTHWHILE * rivals
-            search.note(at, runner.lower, runner.upper)
-            start = runner.ratio
-            runner.release()
-            tick()
-        while (at := search.next()) is not None:
-            best = search.lower.max()
-            runners[at].finish(best + _tolerance(best) if search.lower[at] < best else -math.inf)
-            runners[at].release()
-            search.note(at, runners[at].lower, runners[at].upper)
-            tick()
-        known = [at for at, runner in runners.items() if runner.lower == runner.upper]
-        return _choose(problem, search, known)
-
-
-def _bounds_below(problem: Problem, opened, k: int, ratio: float) -> np.ndarray:
-    if isinstance(opened, Dense):
-        return upper_bounds(problem, opened.anchor(ratio))
-    if isinstance(opened, Cholmod):
-        return sparse_upper_bounds(problem, opened, k, ratio)
-    return np.full(len(problem.ks), np.inf)
-
-
-def _first(problem: Problem) -> int:
-    """Position of the first k to anchor: the least rough graph for its size."""
-    ks = problem.ks
-    return int(np.argmin(problem.roughness[ks] / problem.pairs.count[ks]))
-
-
-# ---------------------------------------------------------------------------------------------
 # Leave-one-out
 
 
@@ -554,32 +231,37 @@ def _select_by_loo(
     backend: str,
 ) -> tuple[float, Selection]:
     """The best leave-one-out score, and the selection it leads to."""
-    one_of(graph, GRAPHS, "graph")
-    one_of(metric, METRICS, "metric")
     one_of(backend, BACKENDS, "backend")
     for name, value in (("sigma0", sigma0), ("sigma2", sigma2)):
         if value is not None:
             raise ValueError(f"{name} must be None with criterion={criterion!r}; got {value!r}")
-    points = check_points(X, metric)
-    ks = check_ks(ks, k_max, len(points))
-    bounds = check_ratio_bounds(ratio_bounds)
-    targets = encode(y, len(points), task, formulation, center)
-    ranked = rank(points, int(ks[-1]), metric)
     by_score = criterion == "loo_log"
-    curve = loo_scores(ranked, targets, graph, bounds, log_score=by_score)
-    scores = (curve.log_score if by_score else -curve.error)[ks - 1]
-    k = int(ks[np.argmax(scores)])
+    scored = score(
+        X,
+        y,
+        graph=graph,
+        formulation=formulation,
+        task=task,
+        center=center,
+        ks=ks,
+        k_max=k_max,
+        ratio_bounds=ratio_bounds,
+        metric=metric,
+        log_score=by_score,
+    )
+    ks, targets = scored.ks, scored.targets
+    scores = scored.log_score if by_score else -scored.error
+    best = int(np.argmax(scores))
+    k = int(ks[best])
     sigma0, sigma2, log_evidence, at_bound = None, None, None, False
     if by_score:
-        ratio = float(curve.ratio[k - 1])
-        at_bound = ratio in bounds
-        # the directed graph's sum over its arcs is the symmetric graph's
-        pairs = pairs_by_rank(ranked, "symmetric" if graph == "knn" else graph)
-        q = float(targets.roughness(pairs)[k])
+        ratio, q = float(scored.ratio[best]), float(scored.roughness[k])
+        at_bound = ratio in scored.ratio_bounds
         profile = Profile(targets.n, targets.m, targets.norm, targets.constant, q)
         sigma0, sigma2 = profile.sigma0(ratio), ratio * profile.sigma0(ratio)
         if graph != "knn":
-            log_evidence = profile.value(ratio, open_graph(pairs, k, False, backend).logdet(ratio))
+            opened = open_graph(scored.pairs, k, False, backend)
+            log_evidence = profile.value(ratio, opened.logdet(ratio))
     return float(scores.max()), Selection(
         k=k,
         sigma0=sigma0,

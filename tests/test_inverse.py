@@ -7,11 +7,11 @@ import scipy.sparse as sp
 
 import mksknn
 from mksknn import _logdet
+from mksknn._bounds import sparse_upper_bounds, upper_bounds
 from mksknn._evidence import pose
 from mksknn._graphs import pairs_by_rank
 from mksknn._logdet import Cholmod, Dense, Opener
 from mksknn._neighbors import rank
-from mksknn._selection import sparse_upper_bounds, upper_bounds
 
 pytestmark = pytest.mark.skipif(_logdet.cholmod() is None, reason="scikit-sparse is not installed")
 

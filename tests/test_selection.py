@@ -9,9 +9,9 @@ from sklearn.datasets import load_digits
 
 import mksknn
 from mksknn import _logdet
+from mksknn._bounds import upper_bounds
 from mksknn._evidence import pose
 from mksknn._logdet import Dense
-from mksknn._selection import upper_bounds
 
 GRAPHS = ("mutual", "symmetric")
 KINDS = ("binary", "I", "II", "regression", "three outputs")
