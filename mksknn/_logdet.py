@@ -31,11 +31,11 @@ from ._validation import check_memory, check_symmetric, free_memory
 BACKENDS = ("auto", "lapack", "cholmod", "superlu")
 
 # When LAPACK and when CHOLMOD, by benchmarks/evidence.py --backends. A sweep over r at one k takes
-# CHOLMOD (analysis and 8 factorizations) as long as LAPACK (one reduction) at 0.6 to 4 % of the
-# dense multiplications for n = 500, 2 to 9 % for n = 1,000, 15 to 30 % for n = 2,000.
+# CHOLMOD (analysis and 8 factorizations) as long as LAPACK (one reduction) at 1 % of the dense
+# multiplications for n = 400, 10 % for n = 800, 20 % for n = 1,600 and 55 % for n = 3,200.
 _DENSE_SIZE = 600
 _DENSE_SHARE = 0.05  # edges over n^2
-_SPARSE_PRICE = 10.0  # a CHOLMOD multiplication takes as long as so many of LAPACK's
+_SPARSE_PRICE = 8_000.0  # over n: a CHOLMOD multiplication takes as long as so many of LAPACK's
 _DENSE_BYTES = 10.0  # an n x n matrix of doubles and some room
 
 
@@ -295,7 +295,7 @@ class _Grounded:
     """
 
     def __init__(self, pairs: Pairs, k: int, order: str | None = None) -> None:
-        self._pairs, self._k = pairs, k
+        self.n, self._pairs, self._k = pairs.n, pairs, k
         self._components = components(pairs, k)
         self._order = order  # "natural" where the points are in a fill-reducing order already
         laplacian = sparse_laplacian(pairs, k)
@@ -590,7 +590,7 @@ def open_graph(pairs: Pairs, k: int, many: bool, backend: str = "auto") -> Dense
     if sparse_backend() == "superlu":
         return SuperLU(pairs, k)
     sparse = Cholmod(pairs, k)
-    if sparse.flops * _SPARSE_PRICE > pairs.n**3 / 3 and _dense_fits(pairs.n):
+    if _price(sparse) > pairs.n**3 / 3 and _dense_fits(pairs.n):
         return _open_dense(pairs, k, many)
     return sparse
 
@@ -632,7 +632,11 @@ def sparse_price(pairs: Pairs, k: int) -> float:
     """What a sparse factorization of graph k costs, in multiplications of LAPACK."""
     if sparse_backend() == "superlu":
         return math.inf  # too slow to be worth it where a dense one fits
-    return _SPARSE_PRICE * Cholmod(pairs, k).flops if _dense_fits(pairs.n) else 0.0
+    return _price(Cholmod(pairs, k)) if _dense_fits(pairs.n) else 0.0
+
+
+def _price(sparse: Cholmod) -> float:
+    return _SPARSE_PRICE / sparse.n * sparse.flops
 
 
 def _open_dense(pairs: Pairs, k: int, many: bool) -> Dense:
