@@ -13,7 +13,7 @@ VENV ?= .venv
 endif
 
 PY := $(VENV)/bin/python
-INPUTS := Makefile tools/setup.sh setup.cfg pyproject.toml mksknn/_version.py
+INPUTS := Makefile tools/setup.sh tools/common.sh setup.cfg pyproject.toml mksknn/_version.py
 
 # Two workers with one BLAS thread each; two Numba threads, so that the tests which compare
 # thread counts mean the same on every machine.
@@ -31,7 +31,7 @@ help:
 	@echo "make test       all tests, compiled; then a small part of them uncompiled"
 	@echo "make lint       ruff: rules and formatting   (make format rewrites)"
 	@echo "make docs       the pages, in docs/_build/html, warnings are errors"
-	@echo "make docs-check the same, then opened in headless Chromium where that is installed"
+	@echo "make docs-check the same, then opened in headless Chromium"
 	@echo "make bench      every script in benchmarks/"
 	@echo "make dist       wheel and sdist in dist/, checked, and tried in an empty environment"
 	@echo "make clean      remove what was built; make distclean: the environments too"
@@ -59,6 +59,7 @@ docs: $(VENV)/.ready-docs
 	$(PY) -m sphinx -W --keep-going -b html docs docs/_build/html
 
 docs-check: docs $(VENV)/.ready-test
+	bash tools/browser.sh
 	MKSKNN_SITE=docs/_build/html $(PY) -m pytest -q tests/test_pages.py -k "browser or image or shots"
 
 bench: $(VENV)/.ready-bench

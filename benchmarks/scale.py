@@ -3,6 +3,7 @@
 python benchmarks/scale.py                 n = 1,000 to 100,000 in 2 and 3 dimensions, the goals
 python benchmarks/scale.py --million       a million points in the plane, k_max = 5
 python benchmarks/scale.py --processes     two processes against one, n = 1,000, all k
+python benchmarks/scale.py --page          docs/scale.md from the results of the other three
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ from mksknn._blas import scipy_blas
 from mksknn._jit import limit_threads
 
 SIZES = (1_000, 3_162, 10_000, 31_623, 100_000)
+GRAPHS = ("symmetric", "mutual")
+MEASURED = ("neighbors", "select_k", "evidence_curve")
 
 
 def make_data(n: int, d: int) -> tuple[np.ndarray, np.ndarray]:
@@ -33,8 +36,8 @@ def make_data(n: int, d: int) -> tuple[np.ndarray, np.ndarray]:
     return X, np.where(rng.random(n) < 0.1, ~y, y)
 
 
-def measure(n: int, d: int, k_max: int, graph: str) -> dict:
-    """One row, in this process; memory is the process's peak."""
+def measure(n: int, d: int, k_max: int, graph: str, curve: bool) -> dict:
+    """One row, in this process; memory is the process's peak after each step."""
     import resource
 
     from scipy.sparse import csc_matrix
@@ -43,31 +46,33 @@ def measure(n: int, d: int, k_max: int, graph: str) -> dict:
     from mksknn._logdet import cholmod
     from mksknn._neighbors import rank
 
-    X, y = make_data(n, d)
-    small = X[:1500], y[:1500]
-    mksknn.select_k(*small, k_max=3, graph=graph, backend="cholmod")  # compile first
-    row = {"n": n, "d": d, "k_max": k_max, "graph": graph}
-    start = time.perf_counter()
-    ranked = rank(X, k_max, "euclidean")
-    row["neighbors"] = time.perf_counter() - start
+    def timed(name: str, function, *arguments, **options):
+        start = time.perf_counter()
+        result = function(*arguments, **options)
+        row[name] = time.perf_counter() - start
+        row[f"{name} MB"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        return result
 
+    X, y = make_data(n, d)
+    for call in (mksknn.select_k, mksknn.evidence_curve):  # compile first
+        call(X[:1500], y[:1500], k_max=12, graph=graph, backend="cholmod")
+    row = {"n": n, "d": d, "k_max": k_max, "graph": graph}
+    ranked = timed("neighbors", rank, X, k_max, "euclidean")
     matrix = csc_matrix(sparse_laplacian(pairs_by_rank(ranked, graph), k_max))
-    start = time.perf_counter()
-    factor = cholmod().cholesky(matrix, beta=0.1, ordering_method="metis")
-    row["ordered factorization"] = time.perf_counter() - start
+    del ranked
+    best = timed("select_k", mksknn.select_k, X, y, k_max=k_max, graph=graph)
+    row["k"] = best.k
+    if curve:
+        found = timed("evidence_curve", mksknn.evidence_curve, X, y, k_max=k_max, graph=graph)
+        assert found.best_k == best.k
+    # one factorization as scikit-sparse does it
+    metis = {"beta": 0.1, "ordering_method": "metis"}
+    factor = timed("ordered factorization", cholmod().cholesky, matrix, **metis)
     numeric = []
     for _ in range(3):
-        start = time.perf_counter()
-        factor.cholesky_inplace(matrix, beta=0.1)
-        numeric.append(time.perf_counter() - start)
+        timed("numeric factorization", factor.cholesky_inplace, matrix, beta=0.1)
+        numeric.append(row["numeric factorization"])
     row["numeric factorization"] = min(numeric)
-    del factor, matrix
-
-    start = time.perf_counter()
-    best = mksknn.select_k(X, y, k_max=k_max, graph=graph)
-    row["select_k"] = time.perf_counter() - start
-    row["k"] = best.k
-    row["peak MB"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     return row
 
 
@@ -80,63 +85,65 @@ def measure_apart(*arguments) -> dict:
     return row
 
 
+def pick(rows: list[dict], graph: str, d: int) -> list[dict]:
+    return [row for row in rows if (row["graph"], row["d"]) == (graph, d)]
+
+
 def goals() -> None:
-    rows = [
-        measure_apart(n, d, 20, graph)
-        for graph in ("symmetric", "mutual")
-        for d in (2, 3)
-        for n in SIZES
-        if not (d == 3 and n > 31_623)
-    ]
-    exponents = {}
-    for graph in ("symmetric", "mutual"):
+    rows = []
+    for n in SIZES:
         for d in (2, 3):
-            chosen = [row for row in rows if row["d"] == d and row["graph"] == graph]
-            for what in ("neighbors", "select_k"):
-                times = [row[what] for row in chosen[1:]]
-                slope = np.polyfit(np.log([row["n"] for row in chosen[1:]]), np.log(times), 1)[0]
-                exponents[f"{what}, {graph}, {d}-D"] = float(slope)
-                print(f"{what}, {graph}, {d}-D: time grows as n^{slope:.2f}")
-    largest = next(
-        row for row in rows if (row["n"], row["d"], row["graph"]) == (100_000, 2, "symmetric")
-    )
+            rows += [measure_apart(n, d, 20, graph, True) for graph in GRAPHS]
+        save("scale", {"rows": rows})  # a long run: nothing is lost if it is stopped
+    largest = pick(rows, "symmetric", 2)[-1]
     numeric = largest["select_k"] / largest["numeric factorization"]
     ordered = largest["select_k"] / largest["ordered factorization"]
     verdicts = [
         verdict("select_k / one METIS ordering and factorization, k=20", ordered, at_most=50),
         verdict("select_k / one numeric factorization alone, k=20", numeric, at_most=50),
-        verdict("peak memory at n=100,000, GB", largest["peak MB"] / 1024, at_most=3),
+        verdict("peak memory at n=100,000, GB", largest["select_k MB"] / 1024, at_most=3),
     ]
-    save("scale", {"rows": rows, "exponents": exponents, "goals": verdicts})
-    plot(rows, exponents)
+    save("scale", {"rows": rows, "exponents": exponents(rows), "goals": verdicts})
+    plot(rows)
 
 
-def plot(rows: list[dict], exponents: dict) -> None:
-    """Time against n on log axes."""
+def fit(rows: list[dict], what: str) -> tuple[float, float]:
+    """(a, b) of the line log(time) = a log(n) + b, without the smallest n."""
+    n, times = ([row[name] for row in rows[1:]] for name in ("n", what))
+    slope, level = np.polyfit(np.log(n), np.log(times), 1)
+    return float(slope), float(level)
+
+
+def exponents(rows: list[dict]) -> dict[str, dict[str, float]]:
+    return {
+        f"{graph}, {d}-D": {what: fit(pick(rows, graph, d), what)[0] for what in MEASURED}
+        for d in (2, 3)
+        for graph in GRAPHS
+    }
+
+
+def plot(rows: list[dict]) -> None:
+    """Time and memory against n on log axes, with the fitted powers."""
     import matplotlib
 
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    figure, axes = plt.subplots(1, 2, figsize=(9, 3.6), sharey=True)
-    for ax, what in zip(axes, ("neighbors", "select_k"), strict=True):
-        for graph, style in (("symmetric", "-"), ("mutual", "--")):
-            for d, colour in ((2, "C0"), (3, "C1")):
-                chosen = [row for row in rows if row["d"] == d and row["graph"] == graph]
-                slope = exponents[f"{what}, {graph}, {d}-D"]
-                ax.loglog(
-                    [row["n"] for row in chosen],
-                    [row[what] for row in chosen],
-                    style,
-                    color=colour,
-                    marker="o",
-                    markersize=4,
-                    label=f"{graph}, {d}-D: $n^{{{slope:.2f}}}$",
-                )
-        ax.set_xlabel("points n")
-        ax.set_title(what)
+    figure, axes = plt.subplots(2, 2, figsize=(9, 7), sharex=True)
+    for ax, what in zip(axes.flat, (*MEASURED, "select_k MB"), strict=True):
+        for d, colour in ((2, "C0"), (3, "C1")):
+            for graph, style in zip(GRAPHS, ("-", "--"), strict=True):
+                chosen = pick(rows, graph, d)
+                n = np.array([row["n"] for row in chosen])
+                slope, level = fit(chosen, what)
+                label = f"{graph}, {d}-D: $n^{{{slope:.2f}}}$"
+                ax.loglog(n, np.exp(level) * n**slope, style, color=colour, lw=1, label=label)
+                ax.loglog(n, [row[what] for row in chosen], "o", color=colour, ms=4)
+        ax.set_title("peak memory of select_k" if what.endswith("MB") else what)
+        ax.set_ylabel("MB" if what.endswith("MB") else "seconds")
         ax.legend(fontsize=8)
-    axes[0].set_ylabel("seconds, k_max = 20")
+    for ax in axes[1]:
+        ax.set_xlabel("points n")
     figure.tight_layout()
     RESULTS.mkdir(exist_ok=True)
     figure.savefig(RESULTS / "scale.png", dpi=120)
@@ -144,15 +151,12 @@ def plot(rows: list[dict], exponents: dict) -> None:
 
 def million() -> None:
     """A million points: what it takes."""
-    X, y = make_data(1_000_000, 2)
-    import resource
-
-    start = time.perf_counter()
-    best = mksknn.select_k(X, y, k_max=5)
-    seconds = time.perf_counter() - start
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-    print(f"n=1,000,000, 2-D, k_max=5: {best}\n{seconds:.0f} s, {peak:.1f} GB at the peak")
-    save("million", {"seconds": seconds, "peak GB": peak, "k": best.k})
+    row = measure_apart(1_000_000, 2, 5, "symmetric", False)
+    print(
+        f"n=1,000,000, 2-D, k_max=5: {row['select_k']:.0f} s of which {row['neighbors']:.1f} s "
+        f"ranking, {row['select_k MB'] / 1024:.1f} GB at the peak, k={row['k']}"
+    )
+    save("million", row)
 
 
 def processes() -> None:
@@ -183,106 +187,129 @@ def processes() -> None:
 
 PAGE = """# How cost grows
 
-*Written by `benchmarks/scale.py --page` from measurements on {cores} cores.*
+*Written by `benchmarks/scale.py --page` from measurements on {cores} cores of {machine}.*
 
-A call costs a ranking and some factorizations. What each depends on:
+A call costs a ranking and some determinants. What each depends on:
 
-| quantity | ranking | evidence |
+| quantity | ranking | determinants |
 |---|---|---|
-| points n | a k-d tree in few dimensions: about n log n; otherwise all pairs, n^2 | see below |
+| points n | a k-d tree in few dimensions: about n log n; otherwise all pairs, n² | measured below |
 | dimensions d | the tree up to 8, all pairs beyond | through the fill: larger separators |
 | k_max | n k_max numbers to hold | each k has its own graph; the factor grows with k |
-| ratios r tried | none | dense: nothing more; sparse: a factorization each, 6 to 12 a k |
-| classes J or outputs m | none | none: the determinant is raised to the power m |
+| ratios r tried | none | dense: next to nothing; sparse: a factorization each |
+| classes J, outputs m | none | none: the determinant is only raised to the power m |
 
-## Dense
+The search over r takes 6 or 7 factorizations for a k whose neighbour is known and 9 from nothing;
+three are enough to show that a k is not the best ([](theory.md)).
 
-Up to a few hundred points, and whenever the graph fills in, a k costs one reduction to tridiagonal
-form, (4/3) n^3 multiplications and additions, whatever the number of r. `select_k` over all k
-inverts some 5 to 20 matrices instead of reducing n - 1 of them.
+## Dense graphs
 
-## Sparse
+Up to 600 points, and wherever the graph fills in, a k costs one reduction to tridiagonal form,
+(4/3) n³ multiplications and additions, whatever the number of r. `select_k` inverts some 5 to 20
+matrices instead of reducing n - 1 of them.
+
+## Sparse graphs
 
 Points from a normal distribution, two classes with one label in ten wrong, k_max = 20. Seconds,
-and the process's peak memory:
+and the process's peak memory, of which {base:.0f} MB are Python and the libraries:
 
 {table}
 
-![Time against n]({figure})
+![Time and memory against n]({figure})
 
-Fitted exponents (without the smallest n): {exponents}.
+Powers of n fitted to these times, the smallest n left out:
 
-At n = 100,000 in 2-D on the symmetric graph, `select_k` took {ordered:.0f} times as long as one
-ordering and factorization at k = 20, and {numeric:.0f} times one numeric factorization alone.
+{exponents}
+
+At n = 100,000 in the plane, on the symmetric graph, `select_k` took {ordered:.1f} times as long as
+scikit-sparse takes to order (METIS) and factorize the one matrix of k = 20, and {numeric:.0f} times
+as long as the numeric factorization alone.
 
 {million}
 
 ## What a cluster buys
 
-The k of an `evidence_curve` are independent. At n = 1,000, all k: {processes}
-
-`select_k` depends on what it has found so far, so it uses an executor only where it evaluates every
-k: on sparse graphs.
+The k of an `evidence_curve` do not depend on each other. At n = 1,000 and all k, {processes}
+A cluster of w workers divides a sweep by nearly w as long as there are many more k than workers.
+See [](howto/cluster.md).
 
 ## Where exact stops being affordable
 
-In 2-D the factor of a k-NN graph has about n log n entries and takes n^1.5 operations, in 3-D
-n^1.33 entries and n^2 operations; from 5 or 6 dimensions on it is nearly full. So: a million points
-in the plane at small k, some hundred thousand in space, and ten to twenty thousand in many
-dimensions, where an n x n matrix of doubles takes 0.8 to 3.2 GB. Before a factorization that does
-not fit, mksknn raises an error that names the gigabytes. `loo_curve` and
-`select_k(criterion="loo_log")` factorize nothing and go on from there.
+In the plane the factor of a k-NN graph has about n log n entries and takes n^1.5 operations; in
+space n^1.33 and n²; from 5 or 6 dimensions on it is nearly full. A factor takes 12 bytes an entry
+and a dense matrix 8 n². So on a machine like this one:
+
+- in the plane: a million points at small k, some hundred thousand at k = 20;
+- in space: a hundred thousand, minutes for a selection;
+- in many dimensions: ten to twenty thousand, where an n x n matrix takes 0.8 to 3.2 GB.
+
+Before a factorization that does not fit, mksknn raises an error that names the gigabytes and what
+to lower. `loo_curve` and `select_k(criterion="loo_log")` factorize nothing and go on from there.
 """
 
 
 def write_page() -> None:
     """docs/scale.md and its figure."""
     import os
+    import platform
 
     def load(name: str):
         return json.loads((RESULTS / f"{name}.json").read_text())
 
-    scale = load("scale")
-    shown = ("n", "d", "graph", "neighbors", "numeric factorization", "select_k", "peak MB", "k")
-    lines = [f"| {' | '.join(shown)} |", "|" + "---|" * len(shown)]
-    for row in scale["rows"]:
-        cells = [
-            f"{row[name]:,}"
-            if name in ("n", "k", "d")
-            else row[name]
-            if name == "graph"
-            else f"{row[name]:.0f}"
-            if name == "peak MB"
-            else f"{row[name]:.3g}"
-            for name in shown
-        ]
-        lines.append(f"| {' | '.join(cells)} |")
-    exponents = "; ".join(f"{what}: n^{slope:.2f}" for what, slope in scale["exponents"].items())
+    scale, pair, million = load("scale"), load("processes"), load("million")
+    columns = {
+        "n": "n",
+        "d": "d",
+        "graph": "graph",
+        "neighbors": "ranking",
+        "select_k": "select_k",
+        "evidence_curve": "evidence_curve",
+        "numeric factorization": "one factorization, k = 20",
+        "select_k MB": "MB, select_k",
+        "k": "best k",
+    }
+    rows = sorted(scale["rows"], key=lambda row: (row["d"], row["graph"] != "symmetric", row["n"]))
+    shown = [[show(row[name]) for name in columns] for row in rows]
+    powers = [
+        [where, *(f"{slope:.2f}" for slope in slopes.values())]
+        for where, slopes in scale["exponents"].items()
+    ]
     ordered, numeric = (goal["ratio"] for goal in scale["goals"][:2])
-    million = ""
-    if (RESULTS / "million.json").exists():
-        found = load("million")
-        million = (
-            f"A million points in the plane with k_max = 5 took {found['seconds']:.0f} s and "
-            f"{found['peak GB']:.1f} GB."
-        )
-    pair = load("processes")
+    two, default = (goal["ratio"] for goal in pair)
     text = PAGE.format(
         cores=os.cpu_count(),
-        table="\n".join(lines),
+        machine=f"a {platform.machine()} machine",
+        base=min(row["neighbors MB"] for row in scale["rows"]),
+        table=table(list(columns.values()), shown),
         figure="_static/scale.png",
-        exponents=exponents,
+        exponents=table(["graph", *MEASURED], powers),
         ordered=ordered,
         numeric=numeric,
-        million=million,
+        million=(
+            f"A million points in the plane with k_max = 5 took {million['select_k']:.0f} s, of "
+            f"which {million['neighbors']:.1f} s ranking, and {million['select_k MB'] / 1024:.1f} "
+            f"GB; one factorization at k = 5 takes {million['numeric factorization']:.1f} s there."
+        ),
         processes=(
-            f"two processes were {pair[0]['ratio']:.2f} times as fast as one on one thread, and "
-            f"the default call, on threads, took {pair[1]['ratio']:.2f} times as long as the two."
+            f"two processes were {two:.2f} times as fast as one process on one thread, and the "
+            f"default call, on threads, took {default:.2f} times as long as the two processes."
         ),
     )
     docs = RESULTS.parents[1] / "docs"
     (docs / "scale.md").write_text(text)
     (docs / "_static" / "scale.png").write_bytes((RESULTS / "scale.png").read_bytes())
+
+
+def show(value: object) -> str:
+    if isinstance(value, float):
+        return f"{value:.0f}" if value >= 100 else f"{value:.3g}"
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def table(header: list[str], rows: list[list[str]]) -> str:
+    """A Markdown table."""
+    lines = [header, ["---"] * len(header), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 if __name__ == "__main__":

@@ -92,7 +92,7 @@ def _run_example(name: str, folder: Path) -> bool:
     return True
 
 
-EXAMPLES = ("quickstart", "regression", "many_classes", "noisy_labels")
+EXAMPLES = ("quickstart", "regression", "many_classes", "noisy_labels", "distributed")
 
 
 def _write_contents() -> None:

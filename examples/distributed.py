@@ -18,6 +18,11 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 sys.path[:] = [folder for folder in sys.path if Path(folder or ".").resolve() != HERE]
 
+import matplotlib  # noqa: E402
+
+matplotlib.use("Agg")
+
+import matplotlib.pyplot as plt  # noqa: E402
 import numpy as np  # noqa: E402
 from distributed import Client, LocalCluster  # noqa: E402
 
@@ -31,32 +36,47 @@ def make_data(n: int) -> tuple[np.ndarray, np.ndarray]:
     return X, np.sin(2.0 * X[:, 0]) + X[:, 1] + 0.3 * rng.normal(size=n)
 
 
-def sweep(client: Client, n: int) -> None:
-    """The same curve by the cluster and by this process."""
+def timed(function, *arguments, **options):
+    """What a call returns, and the seconds it takes."""
+    start = time.perf_counter()
+    result = function(*arguments, **options)
+    return result, time.perf_counter() - start
+
+
+def sweep(client: Client, n: int, folder: Path) -> None:
+    """The same curves by the cluster and by this process, and a figure of them."""
     X, y = make_data(n)
-    start = time.perf_counter()
-    curve = mksknn.evidence_curve(X, y, executor=client, progress=True)
-    print(f"on the cluster:  {curve}  {time.perf_counter() - start:.1f} s")
-    start = time.perf_counter()
-    here = mksknn.evidence_curve(X, y)
-    print(f"in this process: {here}  {time.perf_counter() - start:.1f} s")
-    print("equal:", bool(np.array_equal(curve.log_evidence, here.log_evidence)))
+    workers = len(client.scheduler_info()["workers"])
+    print(f"{n} points, every k from 1 to {n - 1}, {workers} workers")
+    fig, ax = plt.subplots(figsize=(6, 3.8), layout="constrained")
+    for graph in ("mutual", "symmetric"):
+        curve, there = timed(mksknn.evidence_curve, X, y, graph=graph, executor=client)
+        again, here = timed(mksknn.evidence_curve, X, y, graph=graph)
+        equal = bool(np.array_equal(curve.log_evidence, again.log_evidence))
+        print(f"{graph}: best k = {curve.best_k}, log evidence {curve.log_evidence.max():.4f}")
+        print(f"    {there:.1f} s on the cluster, {here:.1f} s in this process; equal: {equal}")
+        mksknn.plot_curve(curve, ax, label=graph)
+    ax.set_title(f"{n - 1} values of k on {workers} workers")
+    folder.mkdir(parents=True, exist_ok=True)
+    fig.savefig(folder / "distributed.png", dpi=110)
+    print(f"The evidence of every k: {folder / 'distributed.png'}")
 
 
 def main() -> None:
     """Connect to a scheduler, or start a cluster of processes here."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--scheduler", help="address of a running scheduler")
-    parser.add_argument("--small", action="store_true", help="a few seconds, for tests")
-    arguments = parser.parse_args()
-    n = 120 if arguments.small else 800
-    if arguments.scheduler:
-        with Client(arguments.scheduler) as client:
-            sweep(client, n)
+    parser.add_argument("--out", type=Path, default=Path("figures"), help="folder for the figure")
+    parser.add_argument("--small", action="store_true", help="120 points instead of 800")
+    options = parser.parse_args()
+    n = 120 if options.small else 800
+    if options.scheduler:
+        with Client(options.scheduler) as client:
+            sweep(client, n, options.out)
         return
-    options = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": ":0"}
-    with LocalCluster(**options) as cluster, Client(cluster) as client:
-        sweep(client, n)
+    local = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": ":0"}
+    with LocalCluster(**local) as cluster, Client(cluster) as client:
+        sweep(client, n, options.out)
 
 
 if __name__ == "__main__":  # worker processes import this file

@@ -17,10 +17,18 @@ import math
 
 import numpy as np
 
-from ._evidence import Optimum, Problem, Profile, evaluate, evaluate_opened
+from ._evidence import (
+    Optimum,
+    Problem,
+    Profile,
+    evaluate,
+    evaluate_chunk,
+    evaluate_opened,
+    sparse_chunks,
+)
 from ._graphs import resistance_sums
 from ._logdet import Anchor, Cholmod, Dense, Opener, SuperLU, sparse_price, surely_dense
-from ._parallel import progress_bar
+from ._parallel import map_chunks, progress_bar
 
 _FEW = 8  # as many k as the search usually evaluates: then evaluate them all
 # At the peak of its own graph an anchor bounds no k by less than its own evidence (r T / n is the
@@ -292,6 +300,33 @@ def select_by_race(problem: Problem, progress: bool) -> tuple[int, Optimum, np.n
             tick()
         known = [at for at, runner in runners.items() if runner.lower == runner.upper]
         return _choose(problem, search, known)
+
+
+def race_on(executor: object, problem: Problem, progress: bool) -> tuple[int, Optimum, np.ndarray]:
+    """`select_by_race` with an executor: every k is enclosed, wherever there is a worker."""
+    search = Search(problem)
+    chunks = sparse_chunks(problem.ks)
+    found = map_chunks(_enclose_chunk, problem, chunks, executor=executor, progress=progress)
+    for at, (lower, upper) in enumerate(one for chunk in found for one in chunk):
+        search.note(at, lower, upper)
+    rivals = search.finalists()
+    if len(rivals) > 1:
+        alone = [problem.ks[at : at + 1] for at in rivals]
+        peaks = map_chunks(evaluate_chunk, problem, alone, executor=executor, progress=progress)
+        for at, (peak,) in zip(rivals.tolist(), peaks, strict=True):
+            search.lower[at] = search.upper[at] = peak.log_evidence
+    return _choose(problem, search, rivals.tolist())
+
+
+def _enclose_chunk(problem: Problem, ks: np.ndarray) -> list[tuple[float, float]]:
+    """A lower and an upper bound on the evidence of neighbouring k."""
+    opener = Opener(problem.pairs, problem.sigmas is None, problem.backend)
+    found, start = [], None
+    for k in ks[::-1].tolist():
+        runner = _Runner(problem, k, opener, start)
+        found.append((runner.lower, runner.upper))
+        start = runner.ratio
+    return found[::-1]
 
 
 def _bounds_below(

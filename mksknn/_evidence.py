@@ -368,11 +368,16 @@ def evaluate_all(problem: Problem, executor: object, progress: bool) -> list[Opt
     dense = np.zeros(len(ks), np.bool_)
     if problem.backend in ("auto", "lapack"):
         dense[:] = [problem.backend == "lapack" or surely_dense(problem.pairs, k) for k in ks]
-    chunks = _cut(ks[~dense], _SPARSE_CHUNK) + _cut(ks[dense], -(-len(ks) // _DENSE_CHUNKS))
+    chunks = sparse_chunks(ks[~dense]) + _cut(ks[dense], -(-len(ks) // _DENSE_CHUNKS))
     found = map_chunks(
         evaluate_chunk, problem, chunks, executor=executor, threads=dense.any(), progress=progress
     )
     return [one for chunk in found for one in chunk]
+
+
+def sparse_chunks(ks: np.ndarray) -> list[np.ndarray]:
+    """The k of a sparse sweep in pieces that may go to different workers."""
+    return _cut(ks, _SPARSE_CHUNK)
 
 
 def _cut(ks: np.ndarray, size: int) -> list[np.ndarray]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ._bounds import all_dense, bounds_pay, select_by_bounds, select_by_race
+from ._bounds import all_dense, bounds_pay, race_on, select_by_bounds, select_by_race
 from ._evidence import (
     EVIDENCE_GRAPHS,
     RATIO_BOUNDS,
@@ -173,8 +174,9 @@ def _select_by_evidence(X, y, executor, progress: bool, **options) -> tuple[floa
     problem = pose(X, y, **options)
     if bounds_pay(problem):
         k, best, evaluated = select_by_bounds(problem, progress)
-    elif executor is None and not all_dense(problem):
-        k, best, evaluated = select_by_race(problem, progress)
+    elif not all_dense(problem):
+        race = select_by_race if executor is None else functools.partial(race_on, executor)
+        k, best, evaluated = race(problem, progress)
     else:
         found = evaluate_all(problem, executor, progress)
         k = int(problem.ks[np.argmax([one.log_evidence for one in found])])

@@ -17,7 +17,7 @@ from packaging.requirements import Requirement
 import mksknn
 
 ROOT = pathlib.Path(__file__).parents[1]
-SCRIPTS = [".ci/run", "tools/setup.sh"]
+SCRIPTS = [".ci/run", "tools/browser.sh", "tools/setup.sh"]
 
 # Where the name to import is not the name to install.
 DISTRIBUTION = {"sksparse": "scikit-sparse", "sklearn": "scikit-learn", "yaml": "pyyaml"}
