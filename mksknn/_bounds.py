@@ -27,7 +27,16 @@ from ._evidence import (
     sparse_chunks,
 )
 from ._graphs import resistance_sums
-from ._logdet import Anchor, Cholmod, Dense, Opener, SuperLU, sparse_price, surely_dense
+from ._logdet import (
+    Anchor,
+    Cholmod,
+    Dense,
+    Opener,
+    SuperLU,
+    open_graph,
+    sparse_price,
+    surely_dense,
+)
 from ._parallel import map_chunks, progress_bar
 
 _FEW = 8  # as many k as the search usually evaluates: then evaluate them all
@@ -204,15 +213,20 @@ def select_by_bounds(problem: Problem, progress: bool) -> tuple[int, Optimum, np
             search.anchor(at)
             tick()
             at = search.next()
-        return _choose(problem, search, list(search.next_ratio))
+        return _choose(problem, search, list(search.next_ratio), {})
 
 
-def _choose(problem: Problem, search: Search, known: list[int]) -> tuple[int, Optimum, np.ndarray]:
+def _choose(
+    problem: Problem, search: Search, known: list[int], runners: dict[int, _Runner]
+) -> tuple[int, Optimum, np.ndarray]:
     """The best of the k that the bounds cannot tell apart, each evaluated from nothing: so the
     answer is the same to the last bit whichever way k was found.
     """
     finalists = search.finalists()
-    found = [evaluate(problem, int(problem.ks[at])) for at in finalists]
+    found = [
+        runners[at].conclude() if at in runners else evaluate(problem, int(problem.ks[at]))
+        for at in finalists.tolist()
+    ]
     winner = int(np.argmax([one.log_evidence for one in found]))
     evaluated = np.union1d(problem.ks[known], problem.ks[finalists])
     return int(problem.ks[finalists[winner]]), found[winner], evaluated
@@ -231,6 +245,7 @@ class _Runner:
     def __init__(self, problem: Problem, k: int, opener: Opener, start: float | None) -> None:
         self._problem, self._k, self._profile = problem, k, problem.profile(k)
         self._climb = None
+        self._as_alone = start is None  # all that was done so far, `evaluate` would do first
         self.opened, self._reopen = opener.open(k)
         if problem.sigmas is not None or isinstance(self.opened, Dense):
             self.optimum = evaluate_opened(problem, k, self.opened, start)
@@ -253,8 +268,17 @@ class _Runner:
     def finish(self, floor: float = -math.inf) -> None:
         """Find the peak, unless it turns out to be no higher than `floor`."""
         if self.lower < self.upper:
-            self.opened = self.opened or self._reopen()
+            if self.opened is None:
+                self.opened, self._as_alone = self._reopen(), False
             self._run(floor=self._profile.height(floor))
+
+    def conclude(self) -> Optimum:
+        """What `evaluate` returns for this k, to the last bit."""
+        if self._climb is None or not self._as_alone:
+            return evaluate(self._problem, self._k)
+        self.opened = open_graph(self._problem.pairs, self._k, True, self._problem.backend)
+        self._run()
+        return self.optimum
 
     def _run(self, **until) -> None:
         climb, profile = self._climb, self._profile
@@ -299,7 +323,7 @@ def select_by_race(problem: Problem, progress: bool) -> tuple[int, Optimum, np.n
             search.note(at, runners[at].lower, runners[at].upper)
             tick()
         known = [at for at, runner in runners.items() if runner.lower == runner.upper]
-        return _choose(problem, search, known)
+        return _choose(problem, search, known, runners)
 
 
 def race_on(executor: object, problem: Problem, progress: bool) -> tuple[int, Optimum, np.ndarray]:
@@ -315,7 +339,7 @@ def race_on(executor: object, problem: Problem, progress: bool) -> tuple[int, Op
         peaks = map_chunks(evaluate_chunk, problem, alone, executor=executor, progress=progress)
         for at, (peak,) in zip(rivals.tolist(), peaks, strict=True):
             search.lower[at] = search.upper[at] = peak.log_evidence
-    return _choose(problem, search, rivals.tolist())
+    return _choose(problem, search, rivals.tolist(), {})
 
 
 def _enclose_chunk(problem: Problem, ks: np.ndarray) -> list[tuple[float, float]]:

@@ -167,9 +167,12 @@ def sparse_laplacian(pairs: Pairs, k: int) -> csc_array:
     return laplacian
 
 
-def dense_laplacian(pairs: Pairs, k: int) -> np.ndarray:
+def dense_laplacian(pairs: Pairs, k: int, out: np.ndarray | None = None) -> np.ndarray:
     """The lower triangle of L_k as a full C-ordered matrix, zeros above."""
-    out = np.zeros((pairs.n, pairs.n))
+    if out is None:
+        out = np.zeros((pairs.n, pairs.n))
+    else:
+        out[:] = 0.0
     _add_edges(pairs.rows[: pairs.count[k]], pairs.columns[: pairs.count[k]], out)
     return out
 

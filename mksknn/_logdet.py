@@ -86,6 +86,19 @@ class Anchor:
     null: float  # 1/(r_a + lift)
 
 
+class Scratch:
+    """A matrix to work in, for one graph after the other; a new one is paged in for each graph."""
+
+    def __init__(self) -> None:
+        self._matrix = np.empty((0, 0))
+
+    def matrix(self, n: int) -> np.ndarray:
+        """An n x n matrix of anything."""
+        if len(self._matrix) != n:
+            self._matrix = np.empty((n, n))
+        return self._matrix
+
+
 class Dense:
     """log|L + r I| of one graph by LAPACK; `many` says that more than one r will be asked for.
 
@@ -97,14 +110,15 @@ class Dense:
 
     backend = "lapack"
 
-    def __init__(self, pairs: Pairs, k: int, many: bool) -> None:
+    def __init__(self, pairs: Pairs, k: int, many: bool, scratch: Scratch | None = None) -> None:
         self._pairs, self._k = pairs, k
         self._components = components(pairs, k)
         self._lift = 2.0 * pairs.count[k] / pairs.n  # the mean degree, so within the spectrum
         self._tridiagonal = None
         if many:
             with blas_threads_for(pairs.n):
-                self._tridiagonal = tridiagonalize(self._lifted())
+                out = None if scratch is None else scratch.matrix(pairs.n)
+                self._tridiagonal = tridiagonalize(self._lifted(out))
 
     def logdet(self, ratio: float) -> float:
         """log|L + ratio I|."""
@@ -152,8 +166,8 @@ class Dense:
             return _shifted_logdet(*self._spectrum, ratio)[1]
         return self.anchor(ratio).trace
 
-    def _lifted(self) -> np.ndarray:
-        matrix = dense_laplacian(self._pairs, self._k)
+    def _lifted(self, out: np.ndarray | None = None) -> np.ndarray:
+        matrix = dense_laplacian(self._pairs, self._k, out)
         _lift_components(matrix, self._components.label, self._lift / self._components.size)
         return matrix
 
@@ -575,10 +589,12 @@ def selected_inverse(A: sparray | spmatrix) -> csc_array:
 # Which backend
 
 
-def open_graph(pairs: Pairs, k: int, many: bool, backend: str = "auto") -> Dense | _Grounded:
+def open_graph(
+    pairs: Pairs, k: int, many: bool, backend: str = "auto", scratch: Scratch | None = None
+) -> Dense | _Grounded:
     """The log-determinants of graph k; `many` says that more than one ratio will be asked for."""
     if backend == "lapack":
-        return _open_dense(pairs, k, many)
+        return _open_dense(pairs, k, many, scratch)
     if backend == "cholmod":
         if cholmod() is None:
             raise ImportError("backend='cholmod' needs scikit-sparse: pip install mksknn[cholmod]")
@@ -586,12 +602,12 @@ def open_graph(pairs: Pairs, k: int, many: bool, backend: str = "auto") -> Dense
     if backend == "superlu":
         return SuperLU(pairs, k)
     if surely_dense(pairs, k):
-        return _open_dense(pairs, k, many)
+        return _open_dense(pairs, k, many, scratch)
     if sparse_backend() == "superlu":
         return SuperLU(pairs, k)
     sparse = Cholmod(pairs, k)
     if _price(sparse) > pairs.n**3 / 3 and _dense_fits(pairs.n):
-        return _open_dense(pairs, k, many)
+        return _open_dense(pairs, k, many, scratch)
     return sparse
 
 
@@ -606,7 +622,8 @@ class Opener:
     """`open_graph` for falling k, neighbours in one fill-reducing order."""
 
     def __init__(self, pairs: Pairs, many: bool, backend: str = "auto") -> None:
-        self._open = functools.partial(open_graph, pairs, many=many, backend=backend)
+        options = {"many": many, "backend": backend, "scratch": Scratch()}
+        self._open = functools.partial(open_graph, pairs, **options)
         self._pairs = pairs
         self._shared: tuple[int, Pairs] | None = None  # a k, and the points in its order
 
@@ -639,13 +656,13 @@ def _price(sparse: Cholmod) -> float:
     return _SPARSE_PRICE / sparse.n * sparse.flops
 
 
-def _open_dense(pairs: Pairs, k: int, many: bool) -> Dense:
+def _open_dense(pairs: Pairs, k: int, many: bool, scratch: Scratch | None) -> Dense:
     check_memory(
         _DENSE_BYTES * pairs.n**2,
         f"a dense factorization of {pairs.n} points",
         "lower k_max, so that the graph stays sparse, or the number of points",
     )
-    return Dense(pairs, k, many)
+    return Dense(pairs, k, many, scratch)
 
 
 def _dense_fits(n: int) -> bool:
