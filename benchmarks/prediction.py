@@ -43,7 +43,7 @@ def goals() -> None:
     times = best_times(5, tree=lambda: both_ways(X, X_new), **calls(X, y, X_new))
     print(times)
     for graph in GRAPHS:
-        what = f"{graph}, 100,000 x 100,000, d=3, k=15: mksknn / cKDTree both ways"
+        what = f"predict, {graph}, 100,000 x 100,000, d=3, k=15: mksknn / cKDTree both ways"
         rows.append(verdict(what, times[graph] / times["tree"], at_most=3))
 
     X, y, X_new = data(10_000, 20)
@@ -51,7 +51,7 @@ def goals() -> None:
     times = best_times(9, sklearn=lambda: peer.predict_proba(X_new), **calls(X, y, X_new))
     print(times)
     for graph, at_most in zip(GRAPHS, (1.0, 2.5, 2.5)):
-        what = f"{graph}, 10,000 x 10,000, d=20, k=15: mksknn / sklearn brute"
+        what = f"predict, {graph}, 10,000 x 10,000, d=20, k=15: mksknn / sklearn brute"
         rows.append(verdict(what, times[graph] / times["sklearn"], at_most=at_most))
     save("prediction", rows)
 

@@ -54,13 +54,27 @@ def report() -> str:
     return "\n".join([summary, *sections])
 
 
+def compare(row: dict) -> tuple[str, str, float]:
+    """What was done, by what else, and how many times as fast mksknn was.
+
+    Rows say "task: this / that" or "that / our call"; one of the two sides is mksknn.
+    """
+    task, _, sides = row["what"].rpartition(": ")
+    left, right = sides.split(" / ", 1)
+    if "mksknn" in left:
+        return task, right, 1.0 / row["ratio"]
+    return task or right, left, row["ratio"]
+
+
 def write_readme() -> None:
     """Replace what is between the marks in the README."""
     found = [row for path in sorted(RESULTS.glob("*.json")) for row in rows(path)]
-    lines = ["| measured in one run | ratio |", "|---|---:|"]
-    lines += [
-        f"| {row['what']} | {row['ratio']:,.3g} |" for row in found if PEERS.search(row["what"])
-    ]
+    lines = ["| task | compared with | mksknn is faster by a factor of |", "|---|---|---:|"]
+    for row in found:
+        if PEERS.search(row["what"]):
+            task, peer, faster = compare(row)
+            shown = f"{faster:,.0f}" if faster >= 10 else f"{faster:.2g}"
+            lines.append(f"| {task} | {peer} | {shown} |")
     source = README.read_text(encoding="utf-8")
     pattern = re.compile(r"(<!-- speed: [^\n]*-->\n).*?(<!-- end of speed -->)", re.DOTALL)
     body = "\n" + "\n".join(lines) + "\n\n"

@@ -14,6 +14,7 @@ bound the peak of k itself.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -40,10 +41,9 @@ from ._logdet import (
 from ._parallel import map_chunks, progress_bar
 
 _FEW = 8  # as many k as the search usually evaluates: then evaluate them all
-# At the peak of its own graph an anchor bounds no k by less than its own evidence (r T / n is the
-# share of r s in q + r s there, and the bound is no less at an end of ratio_bounds). Above the peak
-# it does, and loses next to nothing elsewhere: of the 19 k below 20 at n = 100,000 (2-D), none is
-# ruled out from the peak itself, all from 1.01 to 2.7 times its ratio; at n = 10,000 7.
+# At its own peak an anchor bounds hardly any k by less than its own evidence; above the peak it
+# does (docs/theory). Of the 19 k below 20 at n = 100,000 (2-D), none is ruled out from the peak,
+# all are from 1.01 to 2.7 times its ratio; at n = 10,000 7 are.
 _ABOVE = 1.3
 _WORTHWHILE = 0.75  # sparse anchors go on if the last one left no more of the k below it
 
@@ -81,7 +81,7 @@ class Search:
         problem = self.problem
         k = int(problem.ks[at])
         profile, ratio = problem.profile(k), self._ratio(at)
-        anchor = Dense(problem.pairs, k, many=False).anchor(ratio)
+        anchor = open_graph(problem.pairs, k, many=False, backend="lapack").anchor(ratio)
         if problem.sigmas is None:
             value = profile.value(ratio, anchor.logdet)
             self.next_ratio[at] = _newton(profile, ratio, anchor, *problem.ratio_bounds)
@@ -247,6 +247,7 @@ class _Runner:
         self._climb = None
         self._as_alone = start is None  # all that was done so far, `evaluate` would do first
         self.opened, self._reopen = opener.open(k)
+        self._order = self.opened.order if isinstance(self.opened, Cholmod) else None
         if problem.sigmas is not None or isinstance(self.opened, Dense):
             self.optimum = evaluate_opened(problem, k, self.opened, start)
             self.lower = self.upper = self.optimum.log_evidence
@@ -257,9 +258,11 @@ class _Runner:
         self._run(rough=True)
 
     @property
-    def ratio(self) -> float:
-        """The best ratio found so far."""
-        return self.optimum.sigma2 / self.optimum.sigma0
+    def estimate(self) -> float:
+        """The best ratio, as far as one can tell."""
+        if self._climb is None:
+            return self.optimum.sigma2 / self.optimum.sigma0
+        return self._climb.estimate
 
     def release(self) -> None:
         """Let go of the factorization."""
@@ -276,7 +279,11 @@ class _Runner:
         """What `evaluate` returns for this k, to the last bit."""
         if self._climb is None or not self._as_alone:
             return evaluate(self._problem, self._k)
-        self.opened = open_graph(self._problem.pairs, self._k, True, self._problem.backend)
+        pairs = self._problem.pairs
+        if self._order is None:
+            self.opened = open_graph(pairs, self._k, True, self._problem.backend)
+        else:
+            self.opened = Cholmod(pairs, self._k, self._order)
         self._run()
         return self.optimum
 
@@ -308,12 +315,12 @@ def select_by_race(problem: Problem, progress: bool) -> tuple[int, Optimum, np.n
             rivals = search.hopeful(slice(0, at)).sum()
             if anchors_pay and rivals > _FEW:
                 above = _ABOVE if problem.sigmas is None else 1.0
-                bounds = _bounds_below(problem, runner.opened, k, above * runner.ratio)
+                bounds = _bounds_below(problem, runner.opened, k, above * runner.estimate)
                 search.upper[:at] = np.minimum(search.upper[:at], bounds[:at])
                 search.note(at, runner.lower, runner.upper)
                 anchors_pay = search.hopeful(slice(0, at)).sum() <= _WORTHWHILE * rivals
             search.note(at, runner.lower, runner.upper)
-            start = runner.ratio
+            start = runner.estimate
             runner.release()
             tick()
         while (at := search.next()) is not None:
@@ -329,10 +336,8 @@ def select_by_race(problem: Problem, progress: bool) -> tuple[int, Optimum, np.n
 def race_on(executor: object, problem: Problem, progress: bool) -> tuple[int, Optimum, np.ndarray]:
     """`select_by_race` with an executor: every k is enclosed, wherever there is a worker."""
     search = Search(problem)
-    chunks = sparse_chunks(problem.ks)
-    found = map_chunks(_enclose_chunk, problem, chunks, executor=executor, progress=progress)
-    for at, (lower, upper) in enumerate(one for chunk in found for one in chunk):
-        search.note(at, lower, upper)
+    for at, one in enumerate(enclose_all(problem, executor, progress)):
+        search.note(at, one.lower, one.upper)
     rivals = search.finalists()
     if len(rivals) > 1:
         alone = [problem.ks[at : at + 1] for at in rivals]
@@ -342,14 +347,29 @@ def race_on(executor: object, problem: Problem, progress: bool) -> tuple[int, Op
     return _choose(problem, search, rivals.tolist(), {})
 
 
-def _enclose_chunk(problem: Problem, ks: np.ndarray) -> list[tuple[float, float]]:
-    """A lower and an upper bound on the evidence of neighbouring k."""
+@dataclass(frozen=True)
+class Enclosure:
+    """Bounds on the best evidence of one k, and a ratio near the best."""
+
+    lower: float
+    upper: float
+    ratio: float
+
+
+def enclose_all(problem: Problem, executor: object, progress: bool) -> list[Enclosure]:
+    """Enclose the best evidence of every k; on sparse graphs, at half the cost of finding it."""
+    chunks = sparse_chunks(problem.ks)
+    found = map_chunks(_enclose_chunk, problem, chunks, executor=executor, progress=progress)
+    return [one for chunk in found for one in chunk]
+
+
+def _enclose_chunk(problem: Problem, ks: np.ndarray) -> list[Enclosure]:
     opener = Opener(problem.pairs, problem.sigmas is None, problem.backend)
     found, start = [], None
     for k in ks[::-1].tolist():
         runner = _Runner(problem, k, opener, start)
-        found.append((runner.lower, runner.upper))
-        start = runner.ratio
+        found.append(Enclosure(runner.lower, runner.upper, runner.estimate))
+        start = runner.estimate
     return found[::-1]
 
 

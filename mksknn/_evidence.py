@@ -356,7 +356,7 @@ def evidence_curve(
     )
 
 
-# Neighbouring k of a sparse sweep share an ordering (see `open_graphs`) and a starting point for
+# Neighbouring k of a sparse sweep share an ordering (see `Opener`) and a starting point for
 # the search in r. Dense ones have nothing to share.
 _SPARSE_CHUNK = 5
 _DENSE_CHUNKS = 128

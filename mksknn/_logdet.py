@@ -379,9 +379,11 @@ class _Grounded:
         return total
 
 
-# METIS made the numeric factorization of k-NN graphs 2 to 4 times faster than AMD from this size
-# on; below it, the ordering itself costs more than it saves.
-_METIS_SIZE = 4_000
+# AMD orders in a third of METIS's time. With four to eight factorizations in the order found, the
+# whole took 0.3 to 1.0 of the time with METIS below 30,000 multiplications a point (2-D up to
+# k = 10 at n = 100,000 and 300,000, 3-D up to k = 5 at 10,000), 1.2 to 2.2 above 100,000 (3-D from
+# k = 7 on), and about the same between.
+_METIS_FLOPS = 50_000.0
 
 
 class _CholmodFactor:
@@ -389,8 +391,13 @@ class _CholmodFactor:
 
     def __init__(self, lower: csc_matrix, order: str | None = None) -> None:
         self._matrix = lower  # its lower triangle is all that CHOLMOD reads
-        order = order or ("metis" if lower.shape[0] >= _METIS_SIZE else "amd")
-        module = cholmod()
+        self._analyze(order or "amd")
+        if order is None and self.flops > _METIS_FLOPS * lower.shape[0]:
+            self._analyze("metis")
+
+    def _analyze(self, order: str) -> None:
+        self.order = order
+        module, lower = cholmod(), self._matrix
         self._old = hasattr(module, "analyze")  # scikit-sparse 0.4
         if self._old:
             self._factor = module.analyze(lower, ordering_method=order)
@@ -441,6 +448,7 @@ class Cholmod(_Grounded):
         self._factor = _CholmodFactor(self._matrix, self._order)
         self._solve = self._factor.solve
         self.flops = self._factor.flops
+        self.order = self._factor.order
 
     def reorder(self, pairs: Pairs) -> Pairs:
         """The same pairs with the points renumbered in this graph's fill-reducing order."""
@@ -557,6 +565,11 @@ def selected_inverse(A: sparray | spmatrix) -> csc_array:
         The entries of the inverse of `A` at the non-zeros of `A` and on its diagonal. They cost
         about as much as a few Cholesky factorizations, whatever the size of the full inverse.
 
+    Raises
+    ------
+    ImportError
+        If scikit-sparse (the extra ``cholmod``) is not installed.
+
     Examples
     --------
     >>> import scipy.sparse
@@ -646,10 +659,12 @@ def surely_dense(pairs: Pairs, k: int) -> bool:
 
 
 def sparse_price(pairs: Pairs, k: int) -> float:
-    """What a sparse factorization of graph k costs, in multiplications of LAPACK."""
+    """What a sparse factorization of graph k costs, in multiplications of LAPACK that fits."""
+    if not _dense_fits(pairs.n):
+        return 0.0
     if sparse_backend() == "superlu":
         return math.inf  # too slow to be worth it where a dense one fits
-    return _price(Cholmod(pairs, k)) if _dense_fits(pairs.n) else 0.0
+    return _price(Cholmod(pairs, k))
 
 
 def _price(sparse: Cholmod) -> float:

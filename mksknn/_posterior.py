@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ._bounds import Search, bounds_pay, first_anchor
-from ._evidence import RATIO_BOUNDS, Problem, Profile, evaluate_all, pose
+from ._bounds import Search, bounds_pay, enclose_all, first_anchor
+from ._evidence import RATIO_BOUNDS, Problem, Profile, pose
 from ._graphs import components
 from ._logdet import BACKENDS, Dense, open_graph, surely_dense
 from ._loo import score
@@ -192,7 +192,8 @@ def posterior(
     The priors are uniform in k, proportional to 1/sigma0, and log-uniform in r = sigma2/sigma0 on
     `ratio_bounds`. The integral over sigma0 has a closed form; that over log r is done by
     Gauss-Legendre panels, halved until the estimated error is 1e-9 of the integral (or what the
-    determinants' rounding allows, in very large problems).
+    determinants' rounding allows, in very large problems). On sparse graphs, where a value costs a
+    factorization, the density is first interpolated, to 1e-8 of its peak.
 
     Choosing a graph or a metric compares probabilities of the same targets under different priors,
     and takes the higher one; it does not mix them. That is meaningful for one `y` in one
@@ -585,15 +586,15 @@ class _Sweep:
         return float(np.logaddexp.reduce(logs)) if logs else -math.inf
 
     def _bound(self, log_allowance: float) -> np.ndarray:
-        """A bound on the log marginal of each k: from anchors, or its own peak."""
+        """A bound on the log marginal of each k: from anchors, or on its own peak."""
         if bounds_pay(self.problem):
             return self._bound_by_anchors(log_allowance)
         if self.dense:  # a peak costs as much as the integral
             return np.full(len(self.slices), np.inf)
-        found = evaluate_all(self.problem, self.executor, self.progress)
-        self.peaks = [one.sigma2 / one.sigma0 for one in found]
+        found = enclose_all(self.problem, self.executor, self.progress)
+        self.peaks = [one.ratio for one in found]
         extra = _sigma0_integral(self.problem.profile(int(self.problem.ks[0])))
-        return np.array([one.log_evidence for one in found]) + extra + _PEAK_ERROR
+        return np.array([one.upper for one in found]) + extra + _PEAK_ERROR
 
     def _bound_by_anchors(self, log_allowance: float) -> np.ndarray:
         """Bounds from anchors: first as `select_k` places them, then where k may be ruled out."""

@@ -48,7 +48,8 @@ class Prediction:
     Attributes
     ----------
     label : ndarray, shape (n_new,), or None
-        The class of most weight, in the type of y; None for regression.
+        The class of most weight, in the type of y (averaged over k: of highest probability); None
+        for regression.
     probability : ndarray, shape (n_new, J), or None
         Of each class, in the sorted order of the labels (``np.unique(y)``); rows sum to one. None
         for regression.

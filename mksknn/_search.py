@@ -99,6 +99,15 @@ class Climb:
         self._bracket = middle, middle, middle
         self._finish(logdet, middle)
 
+    @property
+    def estimate(self) -> float:
+        """The ratio at the peak of the model, so far."""
+        if self._bracket is None or self.lower == self.upper:
+            return self.ratio
+        left, middle, right = self._bracket
+        nodes = _nodes(self._known, left, middle, right)
+        return self._ratio(_model_peak(nodes, self._known, self._offset, left, right)[0])
+
     def _first_step(self, bottom: float, top: float) -> tuple[float, float]:
         """Where to begin, and how far away to look next."""
         least, most = _enclosure(self._degrees, self._norm, self._roughness, bottom, top)

@@ -41,7 +41,9 @@ class Selection:
     k : int
         The number of neighbours.
     sigma0, sigma2 : float or None
-        The hyperparameters that go with it; None with ``criterion="loo"``, which has none.
+        The hyperparameters that go with it; None with ``criterion="loo"``, which has none. With
+        "loo_log" their ratio is the one that scores best, and sigma0 the one of highest evidence
+        at that ratio.
     log_evidence : float or None
         The evidence at k, sigma0 and sigma2; None for the "knn" graph, which has none.
     graph, formulation, criterion : str
@@ -49,10 +51,12 @@ class Selection:
     certified : bool
         True when every other k is proven to be no better.
     evaluated : ndarray of int
-        The k at which the criterion was computed.
+        The k whose criterion was computed, or for the evidence of dense graphs, which were
+        inverted to bound the others; every other k was ruled out by bounds.
     at_bound : bool
-        True when sigma2/sigma0 stopped at an end of `ratio_bounds`: at the lower one the evidence
-        has no peak (every edge joins equal targets), at the upper one the graph explains nothing.
+        True when sigma2/sigma0 stopped at an end of `ratio_bounds`, having no peak within them: at
+        the lower one because (nearly) every edge joins equal targets, at the upper one because the
+        graph explains nothing.
     metric : str
         The metric of the ranking.
     center : bool
@@ -80,7 +84,8 @@ class Selection:
             parts.append(f"log_evidence={self.log_evidence:.4f}")
         parts += [f"graph={self.graph!r}", f"formulation={self.formulation!r}"]
         parts.append(f"criterion={self.criterion!r}")
-        parts.append(f"certified={self.certified} by {len(self.evaluated)} evaluations")
+        count = len(self.evaluated)
+        parts.append(f"certified={self.certified} by {count} evaluation{'s' * (count != 1)}")
         if self.at_bound:
             parts.append("at_bound=True")
         return f"Selection({', '.join(parts)})"

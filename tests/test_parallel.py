@@ -88,7 +88,7 @@ def test_selection_on_processes_and_threads(processes, backend):
     for other in others:
         assert (other.k, other.log_evidence) == (serial.k, serial.log_evidence)
         assert (other.sigma0, other.sigma2) == (serial.sigma0, serial.sigma2)
-        assert set(serial.evaluated) <= set(other.evaluated)  # workers evaluate every k
+        assert serial.k in other.evaluated
 
 
 def test_regression_and_classes_on_processes(processes):

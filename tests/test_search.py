@@ -127,6 +127,7 @@ def test_a_low_peak_takes_three_values():
         climb = Climb(degrees_of(spectrum), 1.0, 2.0, 1e-6, 1e6, peak * math.exp(off))
         climb.run(logdet, floor=height + 2.0)
         assert len(logdet.ratios) == 3
+        assert climb.estimate == pytest.approx(peak, rel=0.02)
         assert climb.lower <= height <= climb.upper <= height + 2.0
 
 

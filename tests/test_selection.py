@@ -9,7 +9,7 @@ from sklearn.datasets import load_digits
 
 import mksknn
 from mksknn import _logdet
-from mksknn._bounds import upper_bounds
+from mksknn._bounds import bounds_pay, upper_bounds
 from mksknn._evidence import pose
 from mksknn._logdet import Dense
 
@@ -192,6 +192,16 @@ def test_races_on_hard_points(graph, backend, small_points):
     doubled = np.concatenate([lattice, lattice[:20]])
     for X in (lattice, doubled):
         assert_same_choice(X, (X[:, 0] > 3) ^ (X[:, 1] > 4), backend, graph=graph)
+
+
+def test_without_cholmod_dense_matrices_must_fit(monkeypatch):
+    """SuperLU is slow, but where a dense inverse does not fit there is no other way."""
+    X, y, _ = random_set(1, "binary", n=700)
+    problem = pose(X, y, graph="mutual", formulation="auto", task="auto", center=True, k_max=12)
+    monkeypatch.setattr(_logdet, "cholmod", lambda: None)
+    assert bounds_pay(problem)
+    monkeypatch.setattr(_logdet, "free_memory", lambda: 1e6)
+    assert not bounds_pay(problem)
 
 
 @pytest.mark.parametrize("backend", SPARSE)
