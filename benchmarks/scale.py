@@ -172,9 +172,8 @@ def processes() -> None:
 
     with ProcessPoolExecutor(2, get_context("spawn")) as pool:
         mksknn.evidence_curve(X[:150], y[:150], executor=pool)  # start the workers
-        times = best_times(
+        times = best_times(1, alone=alone) | best_times(
             2,
-            alone=alone,
             two=lambda: mksknn.evidence_curve(X, y, executor=pool),
             default=lambda: mksknn.evidence_curve(X, y),
         )
@@ -247,7 +246,7 @@ and a dense matrix 8 n². So on a machine like this one:
 - in many dimensions: ten to twenty thousand, where an n x n matrix takes 0.8 to 3.2 GB.
 
 Before a factorization that does not fit, mksknn raises an error that names the gigabytes and what
-to lower. `loo_curve` and `select_k(criterion="loo_log")` factorize nothing and go on from there.
+to lower. `loo_curve` and `select_k(criterion="loo")` factorize nothing and go on from there.
 """
 
 

@@ -312,14 +312,13 @@ def select_by_race(problem: Problem, progress: bool) -> tuple[int, Optimum, np.n
                 continue
             k = int(problem.ks[at])
             runner = runners[at] = _Runner(problem, k, opener, start)
+            search.note(at, runner.lower, runner.upper)
             rivals = search.hopeful(slice(0, at)).sum()
             if anchors_pay and rivals > _FEW:
                 above = _ABOVE if problem.sigmas is None else 1.0
                 bounds = _bounds_below(problem, runner.opened, k, above * runner.estimate)
                 search.upper[:at] = np.minimum(search.upper[:at], bounds[:at])
-                search.note(at, runner.lower, runner.upper)
                 anchors_pay = search.hopeful(slice(0, at)).sum() <= _WORTHWHILE * rivals
-            search.note(at, runner.lower, runner.upper)
             start = runner.estimate
             runner.release()
             tick()
@@ -376,10 +375,10 @@ def _enclose_chunk(problem: Problem, ks: np.ndarray) -> list[Enclosure]:
 def _bounds_below(
     problem: Problem, opened: Dense | Cholmod | SuperLU, k: int, ratio: float
 ) -> np.ndarray:
-    """Bounds from an anchor on a graph that is open; none from SuperLU."""
+    """Bounds from an anchor on a graph that is open; none from SuperLU, or for want of memory."""
     if isinstance(opened, Dense):
         return upper_bounds(problem, opened.anchor(ratio))
-    if isinstance(opened, Cholmod):
+    if isinstance(opened, Cholmod) and opened.inverse_fits():
         return sparse_upper_bounds(problem, opened, k, ratio)
     return np.full(len(problem.ks), np.inf)
 

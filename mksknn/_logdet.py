@@ -384,6 +384,7 @@ class _Grounded:
 # k = 10 at n = 100,000 and 300,000, 3-D up to k = 5 at 10,000), 1.2 to 2.2 above 100,000 (3-D from
 # k = 7 on), and about the same between.
 _METIS_FLOPS = 50_000.0
+_INVERSE_BYTES = 45.0  # for each entry of the factor, seen at n = 100,000 in 3-D
 
 
 class _CholmodFactor:
@@ -429,8 +430,18 @@ class _CholmodFactor:
         """log of the determinant."""
         return float(self._factor.logdet())
 
+    @property
+    def inverse_bytes(self) -> float:
+        """Memory that `inverse_entries` takes: copies of the factor, and as much for the result."""
+        return _INVERSE_BYTES * self.fill
+
     def inverse_entries(self, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
         """Entries of the inverse, on the pattern of the matrix."""
+        check_memory(
+            self.inverse_bytes,
+            f"the inverse on the pattern of the Cholesky factor ({self.fill:.3g} entries)",
+            "lower k_max, or the number of points",
+        )
         # 0.5's L drops entries that cancel to zero, of which Takahashi's equations need the places
         lower = csc_matrix(self._factor.L() if self._old else self._factor.factor)
         lower.sort_indices()
@@ -449,6 +460,11 @@ class Cholmod(_Grounded):
         self._solve = self._factor.solve
         self.flops = self._factor.flops
         self.order = self._factor.order
+
+    def inverse_fits(self) -> bool:
+        """Whether there is memory for `resistances`."""
+        free = free_memory()
+        return free is None or self._factor.inverse_bytes < free
 
     def reorder(self, pairs: Pairs) -> Pairs:
         """The same pairs with the points renumbered in this graph's fill-reducing order."""

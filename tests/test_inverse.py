@@ -6,7 +6,7 @@ import pytest
 import scipy.sparse as sp
 
 import mksknn
-from mksknn import _logdet
+from mksknn import _logdet, _validation
 from mksknn._bounds import sparse_upper_bounds, upper_bounds
 from mksknn._evidence import pose
 from mksknn._graphs import pairs_by_rank
@@ -99,6 +99,23 @@ def test_the_input_is_left_alone():
 def test_bad_input(bad, kind, words):
     with pytest.raises(kind, match=words):
         mksknn.selected_inverse(bad)
+
+
+def test_memory_for_the_inverse(monkeypatch):
+    """Enough for the factor, not for the inverse: refused, and `select_k` does without."""
+    A = MATRICES["denser"]
+    fill = _logdet._CholmodFactor(sp.csc_matrix(sp.tril(A))).fill
+    monkeypatch.setattr(_validation, "free_memory", lambda: 20.0 * fill)
+    with pytest.raises(ValueError, match="the inverse on the pattern of the Cholesky factor"):
+        mksknn.selected_inverse(A)
+    monkeypatch.undo()
+    X, y = two_clouds(200, 3)
+    options = {"k_max": 25, "backend": "cholmod"}
+    expected = mksknn.select_k(X, y, **options)
+    monkeypatch.setattr(Cholmod, "inverse_fits", lambda self: False)
+    monkeypatch.setattr(Cholmod, "resistances", None)
+    found = mksknn.select_k(X, y, **options)
+    assert (found.k, found.sigma2) == (expected.k, expected.sigma2)
 
 
 def test_without_scikit_sparse(monkeypatch):
