@@ -67,9 +67,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--scheduler", help="address of a running scheduler")
     parser.add_argument("--out", type=Path, default=Path("figures"), help="folder for the figure")
-    parser.add_argument("--small", action="store_true", help="120 points instead of 800")
+    parser.add_argument("--small", action="store_true", help="120 points instead of 400")
     options = parser.parse_args()
-    n = 120 if options.small else 800
+    n = 120 if options.small else 400
     if options.scheduler:
         with Client(options.scheduler) as client:
             sweep(client, n, options.out)
