@@ -13,6 +13,7 @@ from scipy.sparse import csc_matrix, tril
 
 import mksknn
 from mksknn import _logdet, _validation
+from mksknn._blas import Blas
 from mksknn._graphs import pairs_by_rank
 from mksknn._logdet import Cholmod, Dense, Opener, SuperLU, fill_and_flops, open_graph
 from mksknn._neighbors import rank
@@ -371,6 +372,7 @@ def fake(request, monkeypatch):
     """CHOLMOD by one of the two APIs, without scikit-sparse; counts the analyses."""
     module, factor = FAKES[request.param]
     monkeypatch.setattr(_logdet, "cholmod", lambda: module)
+    monkeypatch.setattr(_logdet, "cholmod_blas", lambda: Blas("no such library"))
     monkeypatch.setattr(factor, "analyses", 0)
     return factor
 
