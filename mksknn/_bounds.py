@@ -13,6 +13,7 @@ bound the peak of k itself.
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import dataclass
 
@@ -110,9 +111,9 @@ class Search:
         others = self.upper.copy()
         others[best] = -np.inf
         rival = int(np.argmax(others))
-        excess = others[rival] - self.lower[best]
-        if excess <= _tolerance(self.lower[best]):
+        if others[rival] == -np.inf or not self.hopeful(rival):
             return None
+        excess = others[rival] - self.lower[best]
         # raise the floor instead, where that promises more
         return best if self.upper[best] - self.lower[best] > excess else rival
 
@@ -204,6 +205,12 @@ def _inverse_square(anchor: Anchor, ratio: float) -> float:
     return lifted + len(anchor.gap) * (1.0 / ratio**2 - anchor.null**2)
 
 
+def first_anchor(problem: Problem) -> int:
+    """Position of the first k to anchor: the least rough graph for its size."""
+    ks = problem.ks
+    return int(np.argmin(problem.roughness[ks] / problem.pairs.count[ks]))
+
+
 def select_by_bounds(problem: Problem, progress: bool) -> tuple[int, Optimum, np.ndarray]:
     """The best k, its optimum, and every k that was evaluated."""
     search = Search(problem)
@@ -247,7 +254,11 @@ class _Runner:
         self._climb = None
         self._as_alone = start is None  # all that was done so far, `evaluate` would do first
         self.opened, self._reopen = opener.open(k)
-        self._order = self.opened.order if isinstance(self.opened, Cholmod) else None
+        if isinstance(self.opened, Cholmod):  # its order need not be looked for again
+            order = self.opened.order
+            self._open_alone = functools.partial(Cholmod, problem.pairs, k, order)
+        else:
+            self._open_alone = self._reopen
         if problem.sigmas is not None or isinstance(self.opened, Dense):
             self.optimum = evaluate_opened(problem, k, self.opened, start)
             self.lower = self.upper = self.optimum.log_evidence
@@ -279,11 +290,7 @@ class _Runner:
         """What `evaluate` returns for this k, to the last bit."""
         if self._climb is None or not self._as_alone:
             return evaluate(self._problem, self._k)
-        pairs = self._problem.pairs
-        if self._order is None:
-            self.opened = open_graph(pairs, self._k, True, self._problem.backend)
-        else:
-            self.opened = Cholmod(pairs, self._k, self._order)
+        self.opened = self._open_alone()
         self._run()
         return self.optimum
 
@@ -381,9 +388,3 @@ def _bounds_below(
     if isinstance(opened, Cholmod) and opened.inverse_fits():
         return sparse_upper_bounds(problem, opened, k, ratio)
     return np.full(len(problem.ks), np.inf)
-
-
-def first_anchor(problem: Problem) -> int:
-    """Position of the first k to anchor: the least rough graph for its size."""
-    ks = problem.ks
-    return int(np.argmin(problem.roughness[ks] / problem.pairs.count[ks]))

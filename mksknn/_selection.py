@@ -225,17 +225,10 @@ def _select_by_loo(
     y: ArrayLike,
     criterion: str,
     *,
-    graph: str,
-    formulation: str,
-    task: str,
-    center: bool,
-    ks,
-    k_max,
     sigma0,
     sigma2,
-    ratio_bounds,
-    metric: str,
     backend: str,
+    **options,
 ) -> tuple[float, Selection]:
     """The best leave-one-out score, and the selection it leads to."""
     one_of(backend, BACKENDS, "backend")
@@ -243,19 +236,7 @@ def _select_by_loo(
         if value is not None:
             raise ValueError(f"{name} must be None with criterion={criterion!r}; got {value!r}")
     by_score = criterion == "loo_log"
-    scored = score(
-        X,
-        y,
-        graph=graph,
-        formulation=formulation,
-        task=task,
-        center=center,
-        ks=ks,
-        k_max=k_max,
-        ratio_bounds=ratio_bounds,
-        metric=metric,
-        log_score=by_score,
-    )
+    scored = score(X, y, log_score=by_score, **options)
     ks, targets = scored.ks, scored.targets
     scores = scored.log_score if by_score else -scored.error
     best = int(np.argmax(scores))
@@ -266,7 +247,7 @@ def _select_by_loo(
         at_bound = ratio in scored.ratio_bounds
         profile = Profile(targets.n, targets.m, targets.norm, targets.constant, q)
         sigma0, sigma2 = profile.sigma0(ratio), ratio * profile.sigma0(ratio)
-        if graph != "knn":
+        if options["graph"] != "knn":
             opened = open_graph(scored.pairs, k, False, backend)
             log_evidence = profile.value(ratio, opened.logdet(ratio))
     return float(scores.max()), Selection(
@@ -274,12 +255,12 @@ def _select_by_loo(
         sigma0=sigma0,
         sigma2=sigma2,
         log_evidence=log_evidence,
-        graph=graph,
+        graph=options["graph"],
         formulation=targets.formulation,
         criterion=criterion,
         certified=True,
         evaluated=ks,
         at_bound=at_bound,
-        metric=metric,
-        center=center,
+        metric=options["metric"],
+        center=options["center"],
     )

@@ -1,10 +1,10 @@
-"""Points that are hard to rank, shared by the tests, and the settings of hypothesis."""
+"""What tests share: points that are hard to rank, counted calls, the settings of hypothesis."""
 
 import numpy as np
 import pytest
 from hypothesis import settings
 
-from mksknn import datasets
+from mksknn import _logdet, datasets
 
 # Compiling a kernel inside an example would break any deadline.
 settings.register_profile("mksknn", deadline=None, max_examples=60, print_blob=True)
@@ -54,3 +54,18 @@ def hard_points(request):
 def small_points(request):
     """The same without the two larger sets."""
     return HARD_POINTS[request.param].copy()
+
+
+@pytest.fixture
+def counted(monkeypatch):
+    """Counts of Cholesky factorizations and tridiagonalizations."""
+    counts = {"cholesky": 0, "tridiagonalize": 0}
+    for name in counts:
+        routine = getattr(_logdet, name)
+
+        def wrapped(matrix, name=name, routine=routine):
+            counts[name] += 1
+            return routine(matrix)
+
+        monkeypatch.setattr(_logdet, name, wrapped)
+    return counts

@@ -360,21 +360,6 @@ def test_repr_and_attributes():
 # ---------------------------------------------------------------- factorizations
 
 
-@pytest.fixture
-def counted(monkeypatch):
-    """Counts of Cholesky factorizations and tridiagonalizations."""
-    counts = {"cholesky": 0, "tridiagonalize": 0}
-    for name in counts:
-        routine = getattr(_logdet, name)
-
-        def wrapped(matrix, name=name, routine=routine):
-            counts[name] += 1
-            return routine(matrix)
-
-        monkeypatch.setattr(_logdet, name, wrapped)
-    return counts
-
-
 @pytest.mark.parametrize("graph", GRAPHS)
 def test_factorizations_of_a_curve(graph, counted):
     X = POINTS["normal"]
