@@ -1,7 +1,9 @@
 """Sweeps on a real Dask cluster of processes: equal answers, lost workers, errors."""
 
 import os
-from concurrent.futures import ProcessPoolExecutor
+import signal
+import time
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -72,6 +74,19 @@ def test_a_worker_that_dies_costs_no_results(client, tmp_path):
     marker = str(tmp_path / "died")
     assert map_chunks(_die_once, marker, range(12), executor=client) == list(range(12))
     assert Path(marker).exists()
+
+
+def test_a_worker_killed_during_a_curve(client):
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(350, 2))
+    y = (X[:, 0] + 0.5 * rng.normal(size=350) > 0).astype(int)
+    expected = mksknn.evidence_curve(X, y)
+    victim = next(iter(client.run(os.getpid).values()))
+    with ThreadPoolExecutor(1) as pool:
+        sweep = pool.submit(mksknn.evidence_curve, X, y, executor=client)
+        time.sleep(0.3)
+        os.kill(victim, signal.SIGKILL)
+        _assert_same_curve(sweep.result(timeout=300), expected)
 
 
 def test_the_only_worker_may_die_with_the_data(tmp_path):
