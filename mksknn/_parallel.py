@@ -95,12 +95,17 @@ def _on_dask(
     data die with the last worker that had them, they are scattered again.
     """
     submit = functools.partial(client.submit, pure=False)
-    for attempt in range(_ATTEMPTS):
-        data = client.scatter(shared, broadcast=True, hash=False)
+    for last in [False] * (_ATTEMPTS - 1) + [True]:
+        try:
+            data = client.scatter(shared, broadcast=True, hash=False)
+        except OSError:  # a worker died while they were on their way
+            if last:
+                raise
+            continue
         try:
             return _collect(submit, (_work, function, data), chunks, tick)
         except CancelledError:
-            if attempt == _ATTEMPTS - 1:
+            if last:
                 raise
     raise AssertionError("unreachable")
 
