@@ -39,7 +39,7 @@ from ._logdet import (
     sparse_price,
     surely_dense,
 )
-from ._parallel import map_chunks, progress_bar
+from ._threads import map_chunks, progress_bar
 
 _FEW = 8  # as many k as the search usually evaluates: then evaluate them all
 # At its own peak an anchor bounds hardly any k by less than its own evidence; above the peak it

@@ -5,9 +5,8 @@ from __future__ import annotations
 import platform
 from importlib.metadata import PackageNotFoundError, version
 
-from ._blas import scipy_blas
-from ._jit import thread_count
-from ._logdet import cholmod, cholmod_blas, sparse_backend
+from ._logdet import cholmod, sparse_backend
+from ._threads import cholmod_blas, scipy_blas, thread_count
 from ._version import __version__
 
 

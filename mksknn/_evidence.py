@@ -23,8 +23,8 @@ from ._logdet import (
     surely_dense,
 )
 from ._neighbors import rank
-from ._parallel import map_chunks
 from ._targets import Targets, encode
+from ._threads import map_chunks
 from ._validation import (
     METRICS,
     check_executor,
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike
 
-    from ._parallel import Executor
+    from ._threads import Executor
 
 EVIDENCE_GRAPHS = ("mutual", "symmetric")
 RATIO_BOUNDS = (1e-6, 1e6)

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.sparse import coo_array, csc_array, csr_array
 
-from ._jit import kernel, run_blocks
+from ._jit import kernel
 from ._neighbors import Neighbors, rank
+from ._threads import run_blocks
 from ._validation import GRAPHS, METRICS, check_k, check_points, one_of
 
 if TYPE_CHECKING:

@@ -12,7 +12,6 @@ number of ratios r:
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import math
 from collections.abc import Callable
@@ -21,11 +20,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.sparse import csc_array, csc_matrix, eye_array, sparray, spmatrix, tril
 
-from ._blas import Blas, blas_threads_for, cholesky, cholesky_inverse, tridiagonalize
 from ._graphs import Pairs, components, dense_laplacian, sparse_laplacian
 from ._inverse import inverse_entries
 from ._jit import kernel
+from ._lapack import cholesky, cholesky_inverse, tridiagonalize
 from ._search import Climb
+from ._threads import blas_threads_for, cholmod_blas
 from ._validation import check_memory, check_symmetric, free_memory
 
 BACKENDS = ("auto", "lapack", "cholmod", "superlu")
@@ -47,17 +47,6 @@ def cholmod():
     except ImportError:
         return None
     return sksparse.cholmod
-
-
-@functools.cache
-def cholmod_blas() -> Blas:
-    """The BLAS under CHOLMOD."""
-    return Blas(cholmod().__file__)
-
-
-def one_cholmod_thread() -> contextlib.AbstractContextManager:
-    """Hold the BLAS under CHOLMOD, if there is one, to one thread."""
-    return contextlib.nullcontext() if cholmod() is None else cholmod_blas().one_thread()
 
 
 def sparse_backend() -> str:

@@ -24,9 +24,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ._graphs import Pairs, pairs_by_rank
-from ._jit import kernel, run_blocks
+from ._jit import kernel
 from ._neighbors import Neighbors, rank
 from ._targets import Targets, encode
+from ._threads import run_blocks
 from ._validation import (
     GRAPHS,
     METRICS,

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ._blas import scipy_blas
-from ._jit import kernel, run_blocks
+from ._jit import kernel
+from ._threads import one_thread_each, run_blocks
 from ._validation import METRICS, check_k_max, check_memory, check_points, one_of
 
 if TYPE_CHECKING:
@@ -328,7 +328,7 @@ def _scan(
         )
 
     rows = SCAN_ROWS if prune else max(1, SORT_BLOCK // len(space.points))
-    with scipy_blas().one_thread():
+    with one_thread_each():
         run_blocks(work, len(new), rows)
 
 

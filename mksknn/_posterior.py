@@ -25,8 +25,8 @@ from ._evidence import RATIO_BOUNDS, Problem, Profile, pose
 from ._graphs import components
 from ._logdet import BACKENDS, Dense, open_graph, surely_dense
 from ._loo import score
-from ._parallel import map_chunks, progress_bar
 from ._selection import candidates
+from ._threads import map_chunks, progress_bar
 from ._validation import (
     check_executor,
     check_flag,
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike
 
-    from ._parallel import Executor
+    from ._threads import Executor
 
 WEIGHTS = ("evidence", "loo_log")
 _LEVEL = 0.95  # of the intervals

@@ -22,8 +22,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ._blas import scipy_blas
-from ._jit import kernel, run_blocks
+from ._jit import kernel
 from ._neighbors import (
     PRUNE_DIMENSIONS,
     SCAN_COLUMNS,
@@ -41,6 +40,7 @@ from ._neighbors import (
     sort_heap,
     unpack_keys,
 )
+from ._threads import one_thread_each, run_blocks
 
 _GRAPH_CODES = {"knn": 0, "mutual": 1, "symmetric": 2}
 
@@ -125,7 +125,7 @@ class LinkFinder:
         def block(start: int, stop: int) -> None:
             work(self.find(start, stop), order[start:stop])
 
-        with scipy_blas().one_thread():
+        with one_thread_each():
             run_blocks(block, len(self._new), self.block)
 
     def find(self, start: int, stop: int) -> Links:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike
 
-    from ._parallel import Executor
+    from ._threads import Executor
 
 CRITERIA = ("evidence", "loo", "loo_log")
 

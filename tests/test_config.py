@@ -9,8 +9,8 @@ import scipy
 
 import mksknn
 from mksknn import _config, _logdet
-from mksknn._blas import scipy_blas
-from mksknn._jit import limit_threads
+from mksknn._threads import scipy_blas
+from mksknn._threads import limit_threads
 
 
 def shown(capsys):

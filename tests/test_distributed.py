@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import mksknn
-from mksknn._parallel import map_chunks
+from mksknn._threads import map_chunks
 
 distributed = pytest.importorskip("distributed")
 
@@ -120,8 +120,8 @@ def test_an_error_in_a_task_reaches_the_caller(client, kind):
 
 
 def _threads(shared, chunk):
-    from mksknn._blas import scipy_blas
-    from mksknn._jit import thread_count
+    from mksknn._threads import scipy_blas
+    from mksknn._threads import thread_count
 
     return thread_count(), scipy_blas().threads
 

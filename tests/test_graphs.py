@@ -12,7 +12,7 @@ from scipy.sparse.csgraph import connected_components
 
 import mksknn
 from mksknn import _graphs
-from mksknn._jit import limit_threads
+from mksknn._threads import limit_threads
 from mksknn._neighbors import rank
 
 GRAPHS = ("mutual", "symmetric")

@@ -11,7 +11,7 @@ import numba
 import numpy as np
 import pytest
 
-from mksknn import _jit
+from mksknn import _jit, _threads
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -86,21 +86,21 @@ assert _lengths(np.array([[3.0, 4.0]])).tolist() == [5.0]
 
 
 def test_thread_count_by_default_and_limited():
-    assert _jit.thread_count() == numba.config.NUMBA_NUM_THREADS
-    with _jit.limit_threads(3):
-        assert _jit.thread_count() == 3
-        with _jit.limit_threads(1):
-            assert _jit.thread_count() == 1
-        assert _jit.thread_count() == 3
-    assert _jit.thread_count() == numba.config.NUMBA_NUM_THREADS
+    assert _threads.thread_count() == numba.config.NUMBA_NUM_THREADS
+    with _threads.limit_threads(3):
+        assert _threads.thread_count() == 3
+        with _threads.limit_threads(1):
+            assert _threads.thread_count() == 1
+        assert _threads.thread_count() == 3
+    assert _threads.thread_count() == numba.config.NUMBA_NUM_THREADS
 
 
 def test_the_limit_is_lifted_after_an_error_and_is_not_seen_by_other_threads():
-    with pytest.raises(KeyError), _jit.limit_threads(7):
+    with pytest.raises(KeyError), _threads.limit_threads(7):
         with ThreadPoolExecutor(1) as pool:
-            assert pool.submit(_jit.thread_count).result() == numba.config.NUMBA_NUM_THREADS
+            assert pool.submit(_threads.thread_count).result() == numba.config.NUMBA_NUM_THREADS
         raise KeyError
-    assert _jit.thread_count() == numba.config.NUMBA_NUM_THREADS
+    assert _threads.thread_count() == numba.config.NUMBA_NUM_THREADS
 
 
 @pytest.mark.uncompiled
@@ -110,8 +110,8 @@ def test_the_limit_is_lifted_after_an_error_and_is_not_seen_by_other_threads():
 )
 def test_blocks_cover_every_row_once(size, block, threads):
     seen = []
-    with _jit.limit_threads(threads):
-        _jit.run_blocks(lambda start, stop: seen.append((start, stop)), size, block)
+    with _threads.limit_threads(threads):
+        _threads.run_blocks(lambda start, stop: seen.append((start, stop)), size, block)
     expected = [(start, min(start + block, size)) for start in range(0, size, block)]
     assert sorted(seen) == expected
 
@@ -125,15 +125,15 @@ def test_blocks_run_on_as_many_threads_as_allowed(threads):
         names.add(threading.get_ident())
         meeting.wait()  # passes only if that many work at once
 
-    with _jit.limit_threads(threads):
-        _jit.run_blocks(work, threads, 1)
+    with _threads.limit_threads(threads):
+        _threads.run_blocks(work, threads, 1)
     assert len(names) == threads
 
 
 def test_one_thread_starts_none():
     names = set()
-    with _jit.limit_threads(1):
-        _jit.run_blocks(lambda start, stop: names.add(threading.get_ident()), 10, 3)
+    with _threads.limit_threads(1):
+        _threads.run_blocks(lambda start, stop: names.add(threading.get_ident()), 10, 3)
     assert names == {threading.get_ident()}
 
 
@@ -147,8 +147,8 @@ def test_errors_come_out_and_stop_the_rest(threads):
         time.sleep(0.001)
         done.append(start)
 
-    with _jit.limit_threads(threads), pytest.raises(ZeroDivisionError, match="block 0"):
-        _jit.run_blocks(work, 5000, 1)
+    with _threads.limit_threads(threads), pytest.raises(ZeroDivisionError, match="block 0"):
+        _threads.run_blocks(work, 5000, 1)
     assert len(done) < 4999
 
 
@@ -159,8 +159,8 @@ def test_calls_within_calls():
         def inner(first, last):
             out[start:stop, first:last] += 1.0
 
-        _jit.run_blocks(inner, 40, 7)
+        _threads.run_blocks(inner, 40, 7)
 
-    with _jit.limit_threads(3):
-        _jit.run_blocks(work, 6, 1)
+    with _threads.limit_threads(3):
+        _threads.run_blocks(work, 6, 1)
     assert (out == 1.0).all()

@@ -13,7 +13,7 @@ from scipy.sparse import csc_matrix, tril
 
 import mksknn
 from mksknn import _logdet, _validation
-from mksknn._blas import Blas
+from mksknn._threads import Blas
 from mksknn._graphs import pairs_by_rank
 from mksknn._logdet import Cholmod, Dense, Opener, SuperLU, fill_and_flops, open_graph
 from mksknn._neighbors import rank

@@ -11,7 +11,7 @@ from sklearn.neighbors import KNeighborsClassifier
 
 import mksknn
 from mksknn import _loo
-from mksknn._jit import limit_threads
+from mksknn._threads import limit_threads
 from mksknn._neighbors import rank
 from mksknn._targets import encode
 

@@ -13,7 +13,7 @@ from hypothesis.extra.numpy import arrays
 
 import mksknn
 from mksknn import _neighbors, _validation
-from mksknn._jit import limit_threads
+from mksknn._threads import limit_threads
 from mksknn._neighbors import nearest, rank
 
 METRICS = ("euclidean", "manhattan", "chebyshev", "cosine", "precomputed")

@@ -10,8 +10,8 @@ import pytest
 
 import mksknn
 from mksknn import _logdet
-from mksknn._jit import limit_threads
-from mksknn._parallel import map_chunks
+from mksknn._threads import limit_threads
+from mksknn._threads import map_chunks
 
 RNG = np.random.default_rng(41)
 X = RNG.normal(size=(40, 2))

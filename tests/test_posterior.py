@@ -11,7 +11,7 @@ import mksknn
 from mksknn import _posterior
 from mksknn._evidence import pose
 from mksknn._graphs import dense_laplacian, pairs_by_rank
-from mksknn._jit import limit_threads
+from mksknn._threads import limit_threads
 from mksknn._neighbors import rank
 
 OPTIONS = {"formulation": "auto", "task": "auto", "center": True}

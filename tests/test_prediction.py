@@ -10,7 +10,7 @@ import pytest
 from sklearn.neighbors import KNeighborsClassifier, KNeighborsRegressor
 
 import mksknn
-from mksknn._jit import limit_threads
+from mksknn._threads import limit_threads
 from mksknn._prediction import Components, average, combine
 from mksknn._queries import LinkFinder
 from mksknn._targets import encode

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from mksknn import _queries
-from mksknn._jit import limit_threads
+from mksknn._threads import limit_threads
 from mksknn._queries import LinkFinder
 
 GRAPHS = ("knn", "mutual", "symmetric")
