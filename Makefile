@@ -20,7 +20,7 @@ INPUTS := Makefile tools/setup.sh tools/common.sh setup.cfg pyproject.toml mkskn
 TEST_ENV := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 NUMBA_NUM_THREADS=2
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint format docs docs-check bench dist clean distclean
+.PHONY: help setup demo test slow lint format docs docs-check bench refresh dist clean distclean
 # Two pips at once in one environment would break it.
 .NOTPARALLEL:
 # The stamp of the first step is only ever a prerequisite; it must not be deleted as intermediate.
@@ -29,23 +29,37 @@ TEST_ENV := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 NUMBA_NUM_THREADS=2
 help:
 	@echo "make demo       the library's main job on the bundled data"
 	@echo "make test       all tests, compiled; then a small part of them uncompiled"
+	@echo "make slow       the tests of minutes and gigabytes"
 	@echo "make lint       ruff: rules and formatting   (make format rewrites)"
 	@echo "make docs       the pages, in docs/_build/html, warnings are errors"
 	@echo "make docs-check the same, then opened in headless Chromium"
 	@echo "make bench      every script in benchmarks/"
+	@echo "make refresh    README and pages: figures, outputs and numbers made again"
 	@echo "make dist       wheel and sdist in dist/, checked, and tried in an empty environment"
 	@echo "make clean      remove what was built; make distclean: the environments too"
 
 setup: $(VENV)/.ready-run
 
 demo: $(VENV)/.ready-run
-	$(PY) examples/quickstart.py
-	$(PY) examples/reproduce_paper.py
+	@$(PY) examples/quickstart.py --out build/demo
+	@echo
+	@echo "The paper that the model comes from, its experiments repeated (about half a minute):"
+	@$(PY) examples/reproduce_paper.py
+	@echo
+	@echo "What to try next:"
+	@echo "  your own table   docs/tutorial.md goes from a CSV file to predictions"
+	@echo "  wrong labels     $(PY) examples/noisy_labels.py --out build/demo"
+	@echo "  error bars       $(PY) examples/regression.py --out build/demo"
+	@echo "  scikit-learn     docs/howto/scikit_learn.md and examples/estimators.py"
+	@echo "  all the pages    make docs, then open docs/_build/html/index.html"
 
 # pytest's status 5 means that no test carries the mark.
 test: $(VENV)/.ready-test
 	$(TEST_ENV) $(PY) -m pytest -n 2
 	$(TEST_ENV) NUMBA_DISABLE_JIT=1 $(PY) -m pytest -q -m uncompiled || test $$? -eq 5
+
+slow: $(VENV)/.ready-test
+	$(TEST_ENV) $(PY) -m pytest -m slow
 
 lint: $(VENV)/.ready-lint
 	$(PY) -m ruff check .
@@ -56,21 +70,30 @@ format: $(VENV)/.ready-lint
 	$(PY) -m ruff format .
 
 docs: $(VENV)/.ready-docs
+	bash tools/mathjax.sh
 	$(PY) -m sphinx -W --keep-going -b html docs docs/_build/html
 
 docs-check: docs $(VENV)/.ready-test
 	bash tools/browser.sh
-	MKSKNN_SITE=docs/_build/html $(PY) -m pytest -q tests/test_pages.py -k "browser or image or shots"
+	MKSKNN_SITE=docs/_build/html $(PY) -m pytest -q tests/test_pages.py -k "browser"
 
 bench: $(VENV)/.ready-bench
 	set -e; for script in $(filter-out %/report.py %/timing.py,$(sort $(wildcard benchmarks/*.py))); \
 		do echo "== $$script"; $(PY) "$$script"; done
 	$(PY) benchmarks/report.py
 
+# Nothing is measured here: numbers come from benchmarks/results. Read the difference before you
+# commit it.
+refresh: $(VENV)/.ready-docs
+	$(PY) docs/_pages.py
+	$(PY) docs/readme_figure.py
+	$(PY) benchmarks/report.py --readme
+
 dist: $(VENV)/.ready-dist
 	rm -rf build dist
 	$(PY) -m build
 	$(PY) -m twine check --strict dist/*
+	@sha256sum dist/*.tar.gz  # for conda-recipe/recipe.yaml
 	$(PY) -m venv --without-pip build/empty
 	$(PY) -m pip --quiet --python build/empty/bin/python install dist/*.whl pytest
 	! build/empty/bin/python -c 'import sksparse' 2>/dev/null
@@ -91,4 +114,4 @@ clean:
 	find mksknn tests examples benchmarks docs -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
 
 distclean: clean
-	rm -rf .venv .venv-scipy
+	rm -rf .venv .venv-scipy docs/_vendor

@@ -20,7 +20,6 @@ import numpy as np
 from timing import RESULTS, best_times, save, verdict
 
 import mksknn
-from mksknn._blas import scipy_blas
 from mksknn._jit import limit_threads
 
 SIZES = (1_000, 3_162, 10_000, 31_623, 100_000)
@@ -167,7 +166,7 @@ def processes() -> None:
     X, y = make_data(1_000, 5)
 
     def alone() -> None:
-        with limit_threads(1), scipy_blas().one_thread():
+        with limit_threads(1):
             mksknn.evidence_curve(X, y)
 
     with ProcessPoolExecutor(2, get_context("spawn")) as pool:

@@ -23,12 +23,22 @@ def best_times(repeats: int = 3, **calls: Callable[[], object]) -> dict[str, flo
     return best
 
 
-def verdict(what: str, ratio: float, at_most: float | None = None, at_least: float | None = None):
-    """Print a ratio beside its goal and return a row for the results file."""
+def verdict(
+    what: str,
+    ratio: float,
+    at_most: float | None = None,
+    at_least: float | None = None,
+    seconds: tuple[float, float] | None = None,
+):
+    """Print a ratio beside its goal and return a row for the results file.
+
+    `seconds` are mksknn's and the peer's, for the comparisons that the README shows.
+    """
     goal = f"<= {at_most}" if at_most is not None else f">= {at_least}"
     met = ratio <= at_most if at_most is not None else ratio >= at_least
     print(f"{what:<72} {ratio:9.2f}   goal {goal:<9} {'met' if met else 'MISSED'}", flush=True)
-    return {"what": what, "ratio": ratio, "goal": goal, "met": bool(met)}
+    row = {"what": what, "ratio": ratio, "goal": goal, "met": bool(met)}
+    return row if seconds is None else row | {"ours": seconds[0], "theirs": seconds[1]}
 
 
 def peak_memory(setup: str, call: str) -> float:

@@ -1,11 +1,12 @@
 """Run the code on the pages: what is shown is what runs, and what it prints is what is shown.
 
 A page is a Markdown file. Its ```python blocks share one namespace and run in order, in a folder
-where they may leave figures. A ```text block right after one holds what the block prints, in
-doctest's notation (``...`` stands for anything). A block after ``<!-- not run: why -->`` does not
-run.
+where they may leave figures, beside a copy of examples/estimators.py. A ```text block right after
+one holds what the block prints, in doctest's notation (``...`` stands for anything). A block after
+``<!-- not run: why -->`` does not run.
 
     python docs/_pages.py docs/tutorial.md     run it, and write what the blocks print into it
+    python docs/_pages.py                      the same with all pages, the README included
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import doctest
 import io
 import os
 import re
+import shutil
 import sys
 import tempfile
 import textwrap
@@ -72,6 +74,8 @@ def run(page: Path, folder: Path) -> list[tuple[Block, str]]:
     here = Path.cwd()
     folder.mkdir(parents=True, exist_ok=True)
     os.chdir(folder)
+    shutil.copy(DOCS.parent / "examples" / "estimators.py", folder)
+    sys.path.insert(0, str(folder.resolve()))
     try:
         for block in blocks(page):
             # the line numbers of a traceback are those of the page
@@ -82,6 +86,7 @@ def run(page: Path, folder: Path) -> list[tuple[Block, str]]:
             found.append((block, printed.getvalue()))
     finally:
         os.chdir(here)
+        sys.path.remove(str(folder.resolve()))
         plt.close("all")
     return found
 
@@ -125,5 +130,5 @@ def _wrap(printed: str) -> str:
 
 if __name__ == "__main__":
     sys.path.insert(0, str(DOCS.parent))
-    for name in sys.argv[1:]:
-        fill(Path(name).resolve())
+    for page in [Path(name).resolve() for name in sys.argv[1:]] or pages():
+        fill(page)

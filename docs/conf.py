@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -25,11 +26,13 @@ version = release = mksknn.__version__
 extensions = [
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
+    "sphinx.ext.mathjax",
+    "sphinx.ext.viewcode",
     "numpydoc",
     "myst_parser",
     "_mathml",
 ]
-exclude_patterns = ["_build", "generated/parts"]
+exclude_patterns = ["_build", "_vendor", "generated/parts"]
 templates_path = ["_templates"]
 nitpicky = False
 
@@ -44,12 +47,22 @@ numpydoc_xref_param_type = False
 
 html_theme = "furo"
 html_title = f"mksknn {version}"
-html_math_renderer = "mathml"
 html_static_path = ["_static"]
 html_css_files = ["custom.css"]
 html_show_sphinx = False
 html_copy_source = False
 pygments_style = "friendly"
+
+# MathJax as tools/mathjax.sh leaves it. Without it, MathML: readable, but browsers do not stretch
+# its brackets unless the reader has a mathematical font.
+MATHJAX = DOCS / "_vendor" / "mathjax" / "tex-svg.js"
+html_math_renderer = "mathjax" if MATHJAX.exists() else "mathml"
+if MATHJAX.exists():
+    html_static_path.append("_vendor")
+    mathjax_path = "mathjax/tex-svg.js"
+else:
+    logging.getLogger(__name__).info("no MathJax in docs/_vendor: formulas become MathML")
+mathjax3_config = {"svg": {"displayAlign": "left", "displayIndent": "2em", "scale": 0.96}}
 
 
 def _sources() -> bytes:
@@ -92,7 +105,14 @@ def _run_example(name: str, folder: Path) -> bool:
     return True
 
 
-EXAMPLES = ("quickstart", "regression", "many_classes", "noisy_labels", "distributed")
+EXAMPLES = (
+    "quickstart",
+    "regression",
+    "many_classes",
+    "noisy_labels",
+    "distributed",
+    "estimators",
+)
 
 
 def _write_contents() -> None:
@@ -121,6 +141,14 @@ def generate(app) -> None:
     subprocess.run([*report, str(GENERATED / "parts" / "benchmarks.md")], check=True)
 
 
+def keep_punctuation(app, page, template, context, doctree) -> None:
+    """No line begins with the comma after a formula."""
+    formula = r'(<span class="math[^"]*">[^<]*</span>[,.;:)]+)'
+    body = re.sub(formula, r'<span class="together">\1</span>', context.get("body", ""))
+    context["body"] = body
+
+
 def setup(app) -> None:
     """Called by Sphinx."""
+    app.connect("html-page-context", keep_punctuation)
     app.connect("builder-inited", generate, priority=100)

@@ -24,7 +24,7 @@ matplotlib.use("Agg")
 
 import matplotlib.pyplot as plt  # noqa: E402
 import numpy as np  # noqa: E402
-from distributed import Client, LocalCluster  # noqa: E402
+from distributed import Client, LocalCluster, get_task_stream  # noqa: E402
 
 import mksknn  # noqa: E402
 
@@ -44,22 +44,48 @@ def timed(function, *arguments, **options):
 
 
 def sweep(client: Client, n: int, folder: Path) -> None:
-    """The same curves by the cluster and by this process, and a figure of them."""
+    """The same curves by the cluster and by this process, and a figure of who did what."""
     X, y = make_data(n)
-    workers = len(client.scheduler_info()["workers"])
-    print(f"{n} points, every k from 1 to {n - 1}, {workers} workers")
-    fig, ax = plt.subplots(figsize=(6, 3.8), layout="constrained")
-    for graph in ("mutual", "symmetric"):
-        curve, there = timed(mksknn.evidence_curve, X, y, graph=graph, executor=client)
+    workers = sorted(client.scheduler_info()["workers"])
+    print(f"{n} points, every k from 1 to {n - 1}, {len(workers)} workers")
+    fig, (left, right) = plt.subplots(1, 2, figsize=(10, 3.8), layout="constrained")
+    end = 0.0
+    for colour, graph in (("C0", "mutual"), ("C1", "symmetric")):
+        with get_task_stream(client) as stream:
+            curve, there = timed(mksknn.evidence_curve, X, y, graph=graph, executor=client)
         again, here = timed(mksknn.evidence_curve, X, y, graph=graph)
         equal = bool(np.array_equal(curve.log_evidence, again.log_evidence))
         print(f"{graph}: best k = {curve.best_k}, log evidence {curve.log_evidence.max():.4f}")
         print(f"    {there:.1f} s on the cluster, {here:.1f} s in this process; equal: {equal}")
-        mksknn.plot_curve(curve, ax, label=graph)
-    ax.set_title(f"{n - 1} values of k on {workers} workers")
+        mksknn.plot_curve(curve, left, label=graph)
+        end = draw_tasks(right, stream.data, workers, colour, graph, end)
+    left.set_title(f"the evidence of {n - 1} values of k")
+    right.set_title("which worker was busy when")
+    right.set_xlabel("seconds, one sweep after the other")
+    right.set_yticks(range(len(workers)), [f"worker {i + 1}" for i in range(len(workers))])
+    right.set_ylim(-0.6, len(workers) - 0.1)
+    right.spines[["top", "right"]].set_visible(False)
+    right.legend(frameon=False, loc="upper center", ncols=2)
     folder.mkdir(parents=True, exist_ok=True)
     fig.savefig(folder / "distributed.png", dpi=110)
-    print(f"The evidence of every k: {folder / 'distributed.png'}")
+    print(f"The evidence and the workers: {folder / 'distributed.png'}")
+
+
+def draw_tasks(ax, tasks: list, workers: list, colour: str, label: str, at: float) -> float:
+    """A bar for each task in the row of its worker, from `at` on; returns where the last ends."""
+    done = [
+        (workers.index(task["worker"]), part["start"], part["stop"])
+        for task in tasks
+        if task["worker"] in workers
+        for part in task["startstops"]
+        if part["action"] == "compute"
+    ]
+    rows, start, stop = np.array(done).T
+    zero = start.min() - at
+    ax.barh(
+        rows, stop - start, 0.5, start - zero, color=colour, edgecolor="white", lw=0.5, label=label
+    )
+    return stop.max() - zero
 
 
 def main() -> None:
@@ -67,9 +93,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--scheduler", help="address of a running scheduler")
     parser.add_argument("--out", type=Path, default=Path("figures"), help="folder for the figure")
-    parser.add_argument("--small", action="store_true", help="120 points instead of 400")
+    parser.add_argument("--small", action="store_true", help="120 points instead of 300")
     options = parser.parse_args()
-    n = 120 if options.small else 400
+    n = 120 if options.small else 300
     if options.scheduler:
         with Client(options.scheduler) as client:
             sweep(client, n, options.out)

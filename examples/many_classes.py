@@ -51,7 +51,7 @@ def main():
 
     fig, axes = plt.subplots(1, 2, figsize=(10, 4.2), layout="constrained")
     curve = mksknn.evidence_curve(X, y, k_max=min(60, n - 1))
-    mksknn.plot_curve(curve, axes[0])
+    mksknn.plot_curve(curve, axes[0], k_scale="log")
     mksknn.plot_decision(X, y, best, ax=axes[1], resolution=60 if options.small else 160)
     axes[1].legend(loc="upper left", bbox_to_anchor=(1.01, 1.0), title="class", frameon=False)
     axes[1].set_aspect("equal")

@@ -67,10 +67,13 @@ def main():
             f"{errors[2]:14.1%}" + ("   ratio at a bound" if best.at_bound else "")
         )
         curve = mksknn.evidence_curve(X, y, k_max=min(n - 1, 120))
-        mksknn.plot_curve(curve, axes[0], label=f"{share:.0%} wrong")
+        mksknn.plot_curve(curve, axes[0], label=f"{share:.0%} wrong", relative=True)
         if share == 0.2:
             show = X, y, best, flipped
 
+    axes[0].set_ylim(-90.0, 5.0)  # clean labels rule out large k by hundreds of nats
+    axes[0].legend(frameon=False, ncols=2, loc="lower center", fontsize=8)
+    axes[0].set_title("the more wrong labels, the larger the best k")
     X, y, best, flipped = show
     own = own_probability(X, y)
     suspects = np.argsort(own)[: len(flipped)]

@@ -1278,12 +1278,9 @@ def reproduce(folder: Path, splits: int, say=print) -> dict:
 
 
 def brief(page: str) -> str:
-    """The page without explanations: headings, the summary and the tables."""
+    """The page's summary; its tables are too long for a screen."""
     blocks = page.split("\n\n")
-    kept = [block for block in blocks if block.startswith(("#", "|", "Table"))]
-    at = blocks.index("## In short")
-    kept.insert(kept.index("## In short") + 1, blocks[at + 1])
-    return "\n\n".join(kept)
+    return blocks[blocks.index("## In short") + 1].replace("**", "")
 
 
 def main() -> None:
@@ -1299,7 +1296,7 @@ def main() -> None:
     folder = arguments.out or folder
     results = reproduce(folder, splits=10 if arguments.full else 1)
     print("\n" + brief(results["page"]))
-    print(f"The page, its figures and results.json are in {folder}")
+    print(f"\nEvery table and figure: {os.path.relpath(folder / 'index.md')}")
 
 
 if __name__ == "__main__":

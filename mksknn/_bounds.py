@@ -1,390 +1,263 @@
-"""The best k by bounds on the evidence of the others, without evaluating every k.
+"""Upper bounds on the best evidence of a k, in the order of their price.
 
-One anchor, a graph a with a ratio r_a inverted once, bounds the best evidence of every other k
-over all sigma0 and sigma2 (docs/theory): with A = L_a + r_a I, T = tr A^-1 and rho_k the
-resistances of A summed over the edges of graph k,
+log|L_k + r I| is at most what a stand-in for the spectrum of L_k gives (docs/theory):
 
-    log|L_k + r I| <= log|A| + n log((rho_k + r T) / n).
+- identity: every eigenvalue is the mean degree. Needs q_k and the number of edges, for k beyond the
+  ranked ones only bounds on both;
+- diagonal: the eigenvalues are the degrees (Hadamard's inequality);
+- local: two Lanczos steps from each vertex. With T_i the 2 x 2 matrix of the steps from vertex i,
+  Gauss's quadrature bounds (log(L + r I))_ii by (log(T_i + r I))_11, because even derivatives of
+  the logarithm are negative. One step is the diagonal bound;
+- anchor: any A = L_a + r_a I inverted bounds every k,
 
-Dense graphs: evaluate an anchor, bound every k, go on where the bound is highest, and stop when no
-bound reaches the best value found. Sparse graphs: a race, in which a few values of log|L_k + r I|
-bound the peak of k itself.
+      log|L_k + r I| <= log|A| + n log((rho_k + r tr A^-1) / n),
+
+  with rho_k the resistances of A summed over the edges of graph k.
+
+Each bound is then maximised over r and sigma0, as the evidence is, and includes a slack for
+rounding that follows the sizes of the terms it was summed from.
 """
 
 from __future__ import annotations
 
-import functools
 import math
-from dataclasses import dataclass
 
 import numpy as np
 
-from ._evidence import (
-    Optimum,
-    Problem,
-    Profile,
-    evaluate,
-    evaluate_chunk,
-    evaluate_opened,
-    sparse_chunks,
-)
-from ._graphs import resistance_sums
-from ._logdet import (
-    Anchor,
-    Cholmod,
-    Dense,
-    Opener,
-    SuperLU,
-    open_graph,
-    sparse_price,
-    surely_dense,
-)
-from ._threads import map_chunks, progress_bar
+from ._dense import Cholesky
+from ._graphs import Pairs, components, degrees, resistance_sums
+from ._jit import kernel
+from ._plan import Opened
+from ._problem import LOG_2PI, Problem
+from ._sparse import Cholmod
+from ._start import spectrum_nodes
+from ._tails import Tail
+from ._threads import run_blocks
 
-_FEW = 8  # as many k as the search usually evaluates: then evaluate them all
-# At its own peak an anchor bounds hardly any k by less than its own evidence; above the peak it
-# does (docs/theory). Of the 19 k below 20 at n = 100,000 (2-D), none is ruled out from the peak,
-# all are from 1.01 to 2.7 times its ratio; at n = 10,000 7 are.
-_ABOVE = 1.3
-_WORTHWHILE = 0.75  # sparse anchors go on if the last one left no more of the k below it
+_ROUNDING = 1e-14  # of sums over n terms, of the sizes of the terms
+_LOCAL_SHARE = 1 / 30  # of n^3: as much work as a tenth of a dense factorization
 
 
-def bounds_pay(problem: Problem) -> bool:
-    """Whether a search by bounds costs less than evaluating every k."""
-    if problem.backend not in ("auto", "lapack") or len(problem.ks) <= _FEW:
-        return False
-    k_max = int(problem.ks[-1])
-    if problem.backend == "lapack" or surely_dense(problem.pairs, k_max):
-        return True
-    # an anchor is n^3 multiplications; a sparse k takes 3 factorizations, the average k a third of
-    # what the largest takes
-    return _FEW * problem.pairs.n**3 < len(problem.ks) * sparse_price(problem.pairs, k_max)
+def slack(problem: Problem) -> float:
+    """How far rounding may move a bound, in nats."""
+    t, (low, high) = problem.targets, problem.ratio_bounds
+    q = float(problem.roughness[-1])
+    sizes = [math.log(high), math.log(low), math.log(2.0 * t.n), math.log(t.m * t.n), LOG_2PI]
+    sizes += [math.log(q + low * t.norm), math.log(q + high * t.norm)] if t.norm else []
+    return _ROUNDING * (0.5 * t.m * t.n * (1.0 + sum(map(abs, sizes))) + abs(t.constant))
 
 
-_VISITS = 6  # anchors at one k; Newton's method needs 1 to 4
+# ---------------------------------------------------------------------------------------------
+# Identity
 
 
-class Search:
-    """What is known of each k while the bounds close in."""
-
-    def __init__(self, problem: Problem) -> None:
-        self.problem = problem
-        # A k that brings no pair in has the graph of the k before it; the smaller of equals wins.
-        counts = problem.pairs.count[problem.ks]
-        distinct = np.diff(counts, prepend=-1) > 0
-        self.upper = np.where(distinct, np.inf, -np.inf)  # of the best evidence of each k
-        self.lower = np.full(len(problem.ks), -np.inf)
-        self.next_ratio: dict[int, float] = {}  # of each k anchored: where its peak should be
-        self._visits = np.zeros(len(problem.ks), np.int64)
-
-    def anchor(self, at: int) -> None:
-        """Invert L + r I of one graph; learn its evidence, and a bound for every k."""
-        problem = self.problem
-        k = int(problem.ks[at])
-        profile, ratio = problem.profile(k), self._ratio(at)
-        anchor = open_graph(problem.pairs, k, many=False, backend="lapack").anchor(ratio)
-        if problem.sigmas is None:
-            value = profile.value(ratio, anchor.logdet)
-            self.next_ratio[at] = _newton(profile, ratio, anchor, *problem.ratio_bounds)
-        else:
-            value = profile.value_at(problem.sigmas[0], ratio, anchor.logdet)
-            self.next_ratio[at] = ratio
-        self.lower[at] = max(self.lower[at], value)
-        self.upper = np.minimum(self.upper, upper_bounds(problem, anchor))
-        self._visits[at] += 1
-        if self._visits[at] == _VISITS:  # Newton's method is in trouble: the search is not
-            self.lower[at] = self.upper[at] = evaluate(problem, k).log_evidence
-
-    def note(self, at: int, lower: float, upper: float) -> None:
-        """Take in what is known of one k."""
-        self.lower[at] = max(self.lower[at], lower)
-        self.upper[at] = max(min(self.upper[at], upper), self.lower[at])
-
-    def hopeful(self, at: int | slice) -> np.ndarray:
-        """Whether these k can still beat the best."""
-        best = self.lower.max()
-        return self.upper[at] > (best + _tolerance(best) if best > -np.inf else best)
-
-    def next(self) -> int | None:
-        """Where to go on, None when no k can beat the best one found."""
-        best = int(np.argmax(self.lower))
-        others = self.upper.copy()
-        others[best] = -np.inf
-        rival = int(np.argmax(others))
-        if others[rival] == -np.inf or not self.hopeful(rival):
-            return None
-        excess = others[rival] - self.lower[best]
-        # raise the floor instead, where that promises more
-        return best if self.upper[best] - self.lower[best] > excess else rival
-
-    def finalists(self) -> np.ndarray:
-        """Every k that the bounds cannot tell from the best."""
-        best = self.lower.max()
-        return np.flatnonzero(self.upper >= best - _tolerance(best))
-
-    def _ratio(self, at: int) -> float:
-        """The ratio to anchor at: the k's own, or that of the nearest k anchored so far."""
-        if self.problem.sigmas is not None:
-            return self.problem.sigmas[1] / self.problem.sigmas[0]
-        if at in self.next_ratio:
-            return self.next_ratio[at]
-        if not self.next_ratio:
-            return _first_ratio(self.problem, int(self.problem.ks[at]))
-        ks = self.problem.ks
-        near = min(self.next_ratio, key=lambda done: abs(math.log(ks[done] / ks[at])))
-        return self.next_ratio[near]
+def identity_bounds(problem: Problem, ks: np.ndarray) -> np.ndarray:
+    """The bound of each of these k, all of them ranked."""
+    return _identity(problem, problem.roughness[ks], problem.pairs.count[ks])
 
 
-def upper_bounds(problem: Problem, anchor: Anchor) -> np.ndarray:
-    """A bound for each k on its evidence at the best (or the given) sigma0 and sigma2."""
-    rho = resistance_sums(problem.pairs, anchor.inverse, anchor.label, anchor.gap)
-    return _bounds_of_sums(problem, anchor.logdet, anchor.trace, rho[problem.ks], problem.ks)
+def tail_bounds(problem: Problem, tail: Tail, ks: np.ndarray) -> np.ndarray:
+    """The bound of each of these k, beyond the ranked ones."""
+    at = np.searchsorted(tail.ks, ks)  # the first grid point that is not below
+    known = np.concatenate([[problem.roughness[problem.depth]], tail.roughness])
+    return _identity(problem, known[at], np.asarray(tail.edges, np.float64)[at])
 
 
-def sparse_upper_bounds(problem: Problem, opened: Cholmod, k: int, ratio: float) -> np.ndarray:
-    """The same from an anchor whose graph is sparse: for the k below the anchor's only.
+def _identity(problem: Problem, q: np.ndarray, edges: np.ndarray) -> np.ndarray:
+    """At most so much roughness, spread over at most so many edges.
 
-    Resistances come from selected inversion, which knows the edges of the anchor's own graph.
+    (d + r) / (q + r s) is monotone in r: its maximum is at an end of the bounds.
     """
-    logdet, trace, resistance = opened.resistances(ratio)
-    rho = np.concatenate([[0.0], np.cumsum(resistance)])[problem.pairs.count[: k + 1]]
-    below = problem.ks[problem.ks <= k]
-    out = np.full(len(problem.ks), np.inf)
-    out[: len(below)] = _bounds_of_sums(problem, logdet, trace, rho[below], below)
-    return out
+    mean = 2.0 * edges / problem.pairs.n
+    return _best_of_ratios(problem, 0.0, mean, 1.0, q)
 
 
-def _bounds_of_sums(
-    problem: Problem, logdet: float, trace: float, rho: np.ndarray, ks: np.ndarray
+def _best_of_ratios(
+    problem: Problem, logdet: float, level: np.ndarray, slope: float, q: np.ndarray
 ) -> np.ndarray:
-    t, q = problem.targets, problem.roughness[ks]
+    """The best evidence where log|L_k + r I| <= logdet + n log(level + r slope)."""
+    t = problem.targets
     if problem.sigmas is not None:
         sigma0, ratio = problem.sigmas[0], problem.sigmas[1] / problem.sigmas[0]
-        logdet = logdet + t.n * np.log((rho + ratio * trace) / t.n)
-        value = 0.5 * t.m * (t.n * math.log(sigma0) + logdet - t.n * math.log(2.0 * math.pi))
-        return value - 0.5 * sigma0 * (q + ratio * t.norm) + t.constant
-    # (rho + r T) / (q + r s) is monotone in r: its maximum is at an end of the bounds
+        logdet = logdet + t.n * np.log(level + ratio * slope)
+        value = 0.5 * t.m * (t.n * math.log(sigma0) + logdet - t.n * LOG_2PI)
+        return value - 0.5 * sigma0 * (q + ratio * t.norm) + t.constant + slack(problem)
     low, high = problem.ratio_bounds
     steepest = np.maximum(
-        (rho + low * trace) / (q + low * t.norm),
-        (rho + high * trace) / (q + high * t.norm),
+        (level + low * slope) / (q + low * t.norm), (level + high * slope) / (q + high * t.norm)
     )
-    best = logdet + t.n * (np.log(steepest * t.m) - 1.0 - math.log(2.0 * math.pi))
-    return 0.5 * t.m * best + t.constant
+    best = logdet + t.n * (np.log(steepest * t.m * t.n) - 1.0 - LOG_2PI)
+    return 0.5 * t.m * best + t.constant + slack(problem)
 
 
-def _tolerance(value: float) -> float:
-    """How far rounding may move a bound: values closer than this count as equal."""
-    return 1e-11 * abs(value) + 1e-9
+# ---------------------------------------------------------------------------------------------
+# Stand-ins for the spectrum
 
 
-def _first_ratio(problem: Problem, k: int) -> float:
-    """A ratio to begin with: q/s, the mean eigenvalue that the targets see."""
+def diagonal_bound(problem: Problem, k: int) -> float:
+    """The bound by the degrees of graph k."""
+    nodes, weights = np.unique(degrees(problem.pairs, k), return_counts=True)
+    return _peak(problem, k, nodes.astype(np.float64), weights.astype(np.float64))[0]
+
+
+def local_pays(problem: Problem, k: int) -> bool:
+    """Whether two steps from each vertex cost far less than a factorization."""
+    degree = degrees(problem.pairs, k).astype(np.float64)
+    return float((degree * degree).sum()) < _LOCAL_SHARE * problem.pairs.n**3
+
+
+def local_bound(problem: Problem, k: int) -> float:
+    """The bound by two Lanczos steps from each vertex of graph k."""
+    return _peak(problem, k, *local_spectra(problem.pairs, k))[0]
+
+
+def guess_ratio(problem: Problem, k: int) -> float:
+    """Where the peak of graph k should be."""
+    return _peak(problem, k, *spectrum_nodes(problem.pairs, k, components(problem.pairs, k)))[1]
+
+
+def _peak(problem: Problem, k: int, nodes: np.ndarray, weights: np.ndarray) -> tuple[float, float]:
+    """The best evidence of graph k, were these its eigenvalues, and the ratio that gives it."""
+    profile = problem.profile(k)
+    if problem.sigmas is not None:
+        sigma0, ratio = problem.sigmas[0], problem.sigmas[1] / problem.sigmas[0]
+        logdet = float((weights * np.log(nodes + ratio)).sum())
+        return profile.value_at(sigma0, ratio, logdet) + slack(problem), ratio
     low, high = problem.ratio_bounds
-    guess = problem.roughness[k] / problem.targets.norm
-    return min(max(guess, low), high)
+    args = nodes, weights, profile.n, profile.roughness, profile.norm
+    ratio = min(max(math.exp(_climb(*args, math.log(low), math.log(high))), low), high)
+    logdet = float((weights * np.log(nodes + ratio)).sum())
+    return profile.value(ratio, logdet) + slack(problem), ratio
 
 
-def _newton(profile: Profile, ratio: float, anchor: Anchor, low: float, high: float) -> float:
-    """The ratio that Newton's method in log r goes to next, by steps of at most a factor of 30."""
-    q, s, n = profile.roughness, profile.norm, profile.n
-    share = ratio * s / (q + ratio * s)
-    slope = ratio * anchor.trace - n * share
-    curve = slope - ratio**2 * _inverse_square(anchor, ratio) + n * share * share
-    step = -slope / curve if curve < 0 else math.copysign(1.0, slope)
-    step = min(max(step, -math.log(30.0)), math.log(30.0))
-    return min(max(ratio * math.exp(step), low), high)
-
-
-def _inverse_square(anchor: Anchor, ratio: float) -> float:
-    """tr A^-2, from the lower triangle of the lifted inverse."""
-    entries = anchor.inverse.ravel()  # zeros above the diagonal
-    # not by `@`: NumPy's BLAS has threads of its own, which would get in the way of SciPy's
-    squares = float(np.einsum("i,i->", entries, entries))
-    lifted = 2.0 * squares - float((anchor.inverse.diagonal() ** 2).sum())
-    return lifted + len(anchor.gap) * (1.0 / ratio**2 - anchor.null**2)
-
-
-def first_anchor(problem: Problem) -> int:
-    """Position of the first k to anchor: the least rough graph for its size."""
-    ks = problem.ks
-    return int(np.argmin(problem.roughness[ks] / problem.pairs.count[ks]))
-
-
-def select_by_bounds(problem: Problem, progress: bool) -> tuple[int, Optimum, np.ndarray]:
-    """The best k, its optimum, and every k that was evaluated."""
-    search = Search(problem)
-    with progress_bar(None, progress) as tick:
-        at = first_anchor(problem)
-        while at is not None:
-            search.anchor(at)
-            tick()
-            at = search.next()
-        return _choose(problem, search, list(search.next_ratio), {})
-
-
-def _choose(
-    problem: Problem, search: Search, known: list[int], runners: dict[int, _Runner]
-) -> tuple[int, Optimum, np.ndarray]:
-    """The best of the k that the bounds cannot tell apart, each evaluated from nothing: so the
-    answer is the same to the last bit whichever way k was found.
-    """
-    finalists = search.finalists()
-    found = [
-        runners[at].conclude() if at in runners else evaluate(problem, int(problem.ks[at]))
-        for at in finalists.tolist()
-    ]
-    winner = int(np.argmax([one.log_evidence for one in found]))
-    evaluated = np.union1d(problem.ks[known], problem.ks[finalists])
-    return int(problem.ks[finalists[winner]]), found[winner], evaluated
-
-
-def all_dense(problem: Problem) -> bool:
-    """Whether every k goes to LAPACK."""
-    if problem.backend == "auto":
-        return surely_dense(problem.pairs, int(problem.ks[0]))
-    return problem.backend == "lapack"
-
-
-class _Runner:
-    """One k of a race: what is known of its evidence, and the means to know more."""
-
-    def __init__(self, problem: Problem, k: int, opener: Opener, start: float | None) -> None:
-        self._problem, self._k, self._profile = problem, k, problem.profile(k)
-        self._climb = None
-        self._as_alone = start is None  # all that was done so far, `evaluate` would do first
-        self.opened, self._reopen = opener.open(k)
-        if isinstance(self.opened, Cholmod):  # its order need not be looked for again
-            order = self.opened.order
-            self._open_alone = functools.partial(Cholmod, problem.pairs, k, order)
+@kernel
+def _climb(nodes, weights, n, roughness, norm, low, high):
+    """The log r at which the profile of these eigenvalues peaks: where its slope changes sign."""
+    left, right = low, high
+    if _slope(nodes, weights, n, roughness, norm, left) <= 0.0:
+        return left
+    if _slope(nodes, weights, n, roughness, norm, right) >= 0.0:
+        return right
+    at_left, at_right, side = 0.0, 0.0, 0
+    while right - left > 1e-7:  # the value is off by n/8 times its square at most
+        middle = 0.5 * (left + right)
+        if side > 0:
+            secant = (left * at_right - right * at_left) / (at_right - at_left)
+            width = right - left
+            middle = min(max(secant, left + 0.01 * width), right - 0.01 * width)
+            side = 0
         else:
-            self._open_alone = self._reopen
-        if problem.sigmas is not None or isinstance(self.opened, Dense):
-            self.optimum = evaluate_opened(problem, k, self.opened, start)
-            self.lower = self.upper = self.optimum.log_evidence
-            return
-        self._climb = self.opened.climb(
-            self._profile.norm, self._profile.roughness, *problem.ratio_bounds, start
-        )
-        self._run(rough=True)
-
-    @property
-    def estimate(self) -> float:
-        """The best ratio, as far as one can tell."""
-        if self._climb is None:
-            return self.optimum.sigma2 / self.optimum.sigma0
-        return self._climb.estimate
-
-    def release(self) -> None:
-        """Let go of the factorization."""
-        self.opened = None
-
-    def finish(self, floor: float = -math.inf) -> None:
-        """Find the peak, unless it turns out to be no higher than `floor`."""
-        if self.lower < self.upper:
-            if self.opened is None:
-                self.opened, self._as_alone = self._reopen(), False
-            self._run(floor=self._profile.height(floor))
-
-    def conclude(self) -> Optimum:
-        """What `evaluate` returns for this k, to the last bit."""
-        if self._climb is None or not self._as_alone:
-            return evaluate(self._problem, self._k)
-        self.opened = self._open_alone()
-        self._run()
-        return self.optimum
-
-    def _run(self, **until) -> None:
-        climb, profile = self._climb, self._profile
-        climb.run(self.opened.logdet, **until)
-        self.optimum = profile.optimum(climb.ratio, climb.logdet, self._problem.ratio_bounds)
-        self.lower = self.optimum.log_evidence
-        self.upper = max(profile.evidence(climb.upper), self.lower)
+            side = 1
+        slope = _slope(nodes, weights, n, roughness, norm, middle)
+        if slope > 0.0:
+            left, at_left = middle, slope
+        else:
+            right, at_right = middle, slope
+        if at_left == 0.0 or at_right == 0.0:
+            side = 0
+    return 0.5 * (left + right)
 
 
-def select_by_race(problem: Problem, progress: bool) -> tuple[int, Optimum, np.ndarray]:
-    """As `select_by_bounds`, on graphs too sparse for a full inverse.
+@kernel
+def _slope(nodes, weights, n, roughness, norm, log_ratio):
+    ratio = np.exp(log_ratio)
+    rest = 0.0
+    for c in range(nodes.shape[0]):
+        rest += weights[c] * (nodes[c] / (nodes[c] + ratio))
+    return n * roughness / (roughness + ratio * norm) - rest
 
-    About three factorizations enclose the evidence of a k, so every k has those and only the ones
-    that are still in the running have their peak found. Before that, selected inversion (as long as
-    two to four factorizations) of the largest graph bounds the k below it, and may rule out most.
+
+_LOCAL_ROWS = 512
+
+
+def local_spectra(pairs: Pairs, k: int) -> tuple[np.ndarray, np.ndarray]:
+    """The eigenvalues of each vertex's T_i, and the squares of their vectors' first entries."""
+    edges = pairs.count[k]
+    starts, ends = _adjacency(pairs.n, pairs.rows[:edges], pairs.columns[:edges])
+    nodes, weights = np.empty((pairs.n, 2)), np.empty((pairs.n, 2))
+
+    def work(start: int, stop: int) -> None:
+        _two_steps(starts, ends, start, stop, nodes, weights)
+
+    run_blocks(work, pairs.n, _LOCAL_ROWS)
+    return nodes.ravel(), weights.ravel()
+
+
+@kernel
+def _adjacency(n, rows, columns):
+    """Who is joined to whom, by starts and ends; a weight of two stands there twice."""
+    starts = np.zeros(n + 1, np.int64)
+    for e in range(rows.shape[0]):
+        starts[rows[e] + 1] += 1
+        starts[columns[e] + 1] += 1
+    starts = np.cumsum(starts)
+    spot = starts[:-1].copy()
+    ends = np.empty(2 * rows.shape[0], np.int32)
+    for e in range(rows.shape[0]):
+        i, j = rows[e], columns[e]
+        ends[spot[i]] = j
+        spot[i] += 1
+        ends[spot[j]] = i
+        spot[j] += 1
+    return starts, ends
+
+
+@kernel
+def _two_steps(starts, ends, first, last, nodes, weights):
+    """T_i = [[d_i, b], [b, a]]: b^2 = sum w_ij^2, a = (sum w_ij^2 d_j - triangles) / b^2."""
+    weight = np.zeros(starts.shape[0] - 1)
+    for i in range(first, last):
+        degree = float(starts[i + 1] - starts[i])
+        for e in range(starts[i], starts[i + 1]):
+            weight[ends[e]] += 1.0
+        squares, far, triangles = 0.0, 0.0, 0.0
+        for e in range(starts[i], starts[i + 1]):
+            j = ends[e]
+            squares += weight[j]
+            far += weight[j] * (starts[j + 1] - starts[j])
+            for f in range(starts[j], starts[j + 1]):
+                triangles += weight[ends[f]]
+        for e in range(starts[i], starts[i + 1]):
+            weight[ends[e]] = 0.0
+        if squares == 0.0:  # a vertex of its own
+            nodes[i, 0], nodes[i, 1] = 0.0, 0.0
+            weights[i, 0], weights[i, 1] = 1.0, 0.0
+            continue
+        other = (far - triangles) / squares
+        half = 0.5 * (degree - other)
+        root = np.sqrt(half * half + squares)
+        middle = 0.5 * (degree + other)
+        high = middle + root
+        # the product of the eigenvalues is T's determinant, which is at least 0
+        low = max((degree * other - squares) / high, 0.0)
+        nodes[i, 0], nodes[i, 1] = low, high
+        share = min(max((degree - low) / (high - low), 0.0), 1.0)
+        weights[i, 0], weights[i, 1] = 1.0 - share, share
+
+
+# ---------------------------------------------------------------------------------------------
+# Anchors
+
+
+def anchor_bounds(problem: Problem, opened: Opened, k: int, ratio: float) -> np.ndarray | None:
+    """A bound for each ranked k of the problem from graph k at this ratio; None if it has none.
+
+    From a sparse graph only for the k below it: selected inversion knows the resistances of its own
+    edges.
     """
-    search = Search(problem)
-    opener = Opener(problem.pairs, problem.sigmas is None, problem.backend)
-    runners: dict[int, _Runner] = {}
-    anchors_pay, start = True, None
-    with progress_bar(None, progress) as tick:
-        for at in np.flatnonzero(search.upper > 0)[::-1].tolist():
-            if not search.hopeful(at):
-                continue
-            k = int(problem.ks[at])
-            runner = runners[at] = _Runner(problem, k, opener, start)
-            search.note(at, runner.lower, runner.upper)
-            rivals = search.hopeful(slice(0, at)).sum()
-            if anchors_pay and rivals > _FEW:
-                above = _ABOVE if problem.sigmas is None else 1.0
-                bounds = _bounds_below(problem, runner.opened, k, above * runner.estimate)
-                search.upper[:at] = np.minimum(search.upper[:at], bounds[:at])
-                anchors_pay = search.hopeful(slice(0, at)).sum() <= _WORTHWHILE * rivals
-            start = runner.estimate
-            runner.release()
-            tick()
-        while (at := search.next()) is not None:
-            best = search.lower.max()
-            runners[at].finish(best + _tolerance(best) if search.lower[at] < best else -math.inf)
-            runners[at].release()
-            search.note(at, runners[at].lower, runners[at].upper)
-            tick()
-        known = [at for at, runner in runners.items() if runner.lower == runner.upper]
-        return _choose(problem, search, known, runners)
-
-
-def race_on(executor: object, problem: Problem, progress: bool) -> tuple[int, Optimum, np.ndarray]:
-    """`select_by_race` with an executor: every k is enclosed, wherever there is a worker."""
-    search = Search(problem)
-    for at, one in enumerate(enclose_all(problem, executor, progress)):
-        search.note(at, one.lower, one.upper)
-    rivals = search.finalists()
-    if len(rivals) > 1:
-        alone = [problem.ks[at : at + 1] for at in rivals]
-        peaks = map_chunks(evaluate_chunk, problem, alone, executor=executor, progress=progress)
-        for at, (peak,) in zip(rivals.tolist(), peaks, strict=True):
-            search.lower[at] = search.upper[at] = peak.log_evidence
-    return _choose(problem, search, rivals.tolist(), {})
-
-
-@dataclass(frozen=True)
-class Enclosure:
-    """Bounds on the best evidence of one k, and a ratio near the best."""
-
-    lower: float
-    upper: float
-    ratio: float
-
-
-def enclose_all(problem: Problem, executor: object, progress: bool) -> list[Enclosure]:
-    """Enclose the best evidence of every k; on sparse graphs, at half the cost of finding it."""
-    chunks = sparse_chunks(problem.ks)
-    found = map_chunks(_enclose_chunk, problem, chunks, executor=executor, progress=progress)
-    return [one for chunk in found for one in chunk]
-
-
-def _enclose_chunk(problem: Problem, ks: np.ndarray) -> list[Enclosure]:
-    opener = Opener(problem.pairs, problem.sigmas is None, problem.backend)
-    found, start = [], None
-    for k in ks[::-1].tolist():
-        runner = _Runner(problem, k, opener, start)
-        found.append(Enclosure(runner.lower, runner.upper, runner.estimate))
-        start = runner.estimate
-    return found[::-1]
-
-
-def _bounds_below(
-    problem: Problem, opened: Dense | Cholmod | SuperLU, k: int, ratio: float
-) -> np.ndarray:
-    """Bounds from an anchor on a graph that is open; none from SuperLU, or for want of memory."""
-    if isinstance(opened, Dense):
-        return upper_bounds(problem, opened.anchor(ratio))
-    if isinstance(opened, Cholmod) and opened.inverse_fits():
-        return sparse_upper_bounds(problem, opened, k, ratio)
-    return np.full(len(problem.ks), np.inf)
+    ks = problem.ks[problem.ks <= problem.depth]
+    if isinstance(opened, Cholesky):
+        anchor = opened.anchor(ratio)
+        rho = resistance_sums(problem.pairs, anchor.inverse, anchor.label, anchor.gap)[ks]
+        logdet, trace = anchor.logdet, anchor.trace
+    elif isinstance(opened, Cholmod) and problem.plan.fits(opened.inverse_bytes):
+        logdet, trace, resistance = opened.resistances(ratio)
+        rho = np.full(len(ks), np.inf)
+        below = ks[ks <= k]
+        sums = np.concatenate([[0.0], np.cumsum(resistance)])
+        rho[: len(below)] = sums[problem.pairs.count[below]]
+    else:
+        return None
+    n = problem.pairs.n
+    level = logdet - n * math.log(n)
+    return _best_of_ratios(problem, level, rho, trace, problem.roughness[ks])

@@ -5,13 +5,14 @@ from __future__ import annotations
 import platform
 from importlib.metadata import PackageNotFoundError, version
 
-from ._logdet import cholmod, sparse_backend
-from ._threads import cholmod_blas, scipy_blas, thread_count
+from ._cholmod import cholmod
+from ._plan import sparse_backend
+from ._threads import blas_names, thread_count
 from ._version import __version__
 
 
 def show_config() -> None:
-    """Print versions, determinant backends, the BLAS under each, and threads.
+    """Print versions, determinant backends, every BLAS that is loaded, and threads.
 
     Examples
     --------
@@ -22,12 +23,14 @@ def show_config() -> None:
     print(f"mksknn {__version__}, Python {platform.python_version()}")
     names = ("numpy", "scipy", "numba", "scikit-sparse", "matplotlib", "tqdm", "dask")
     print("  " + ", ".join(f"{name} {_version(name)}" for name in names))
-    print(f"  dense graphs:  lapack, on {_blas(scipy_blas())}")
+    print("  dense graphs:  lapack (SciPy)")
     if cholmod() is None:
         print("  sparse graphs: superlu (SciPy); scikit-sparse is not installed, so no cholmod")
     else:
-        print(f"  sparse graphs: {sparse_backend()}, on {_blas(cholmod_blas())}; superlu available")
-    print(f"  threads:       {thread_count()} (NUMBA_NUM_THREADS sets them)")
+        print(f"  sparse graphs: {sparse_backend()}; superlu available")
+    for name in blas_names():
+        print(f"  BLAS:          {name}")
+    print(f"  threads:       {thread_count()} (NUMBA_NUM_THREADS sets them), each BLAS held to 1")
 
 
 def _version(name: str) -> str:
@@ -35,8 +38,3 @@ def _version(name: str) -> str:
         return version(name)
     except PackageNotFoundError:
         return "not installed"
-
-
-def _blas(blas) -> str:
-    threads = blas.threads
-    return f"{blas.name}" + ("" if threads is None else f" ({threads} threads)")

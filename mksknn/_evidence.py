@@ -1,4 +1,4 @@
-"""The evidence: at given values, at the best sigma0 and sigma2 of each k, and for every k.
+"""The evidence at given values, and of every k at its best sigma0 and sigma2.
 
 With r = sigma2/sigma0, q = tr(Y' L_k Y) and s = |Y|^2 the best sigma0 at a given r has a closed
 form, and what is left is one search in log r, over a profile with a single peak (docs/theory).
@@ -6,220 +6,24 @@ form, and what is left is one search in log r, over a profile with a single peak
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ._graphs import Pairs, pairs_by_rank
-from ._logdet import (
-    BACKENDS,
-    Cholmod,
-    Dense,
-    Opener,
-    SuperLU,
-    open_graph,
-    surely_dense,
-)
-from ._neighbors import rank
-from ._targets import Targets, encode
-from ._threads import map_chunks
-from ._validation import (
-    METRICS,
-    check_executor,
-    check_flag,
-    check_k,
-    check_ks,
-    check_points,
-    check_ratio_bounds,
-    check_sigmas,
-    one_of,
-)
+from ._enclosures import Enclosure, enclose_chunk
+from ._metrics import Metric
+from ._plan import open_graph
+from ._problem import RATIO_BOUNDS, Problem, pose
+from ._threads import Executor, map_chunks
+from ._validation import check_executor, check_flag
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from numpy.typing import ArrayLike
 
-    from ._threads import Executor
-
-EVIDENCE_GRAPHS = ("mutual", "symmetric")
-RATIO_BOUNDS = (1e-6, 1e6)
-_LOG_2PI = math.log(2.0 * math.pi)
-
-
-@dataclass(frozen=True)
-class Profile:
-    """The evidence of one graph as a function of r = sigma2/sigma0 and log|L + r I|."""
-
-    n: int
-    m: int
-    norm: float  # s
-    constant: float
-    roughness: float  # q
-
-    def value(self, ratio: float, logdet: float) -> float:
-        """Log evidence at the best sigma0 for this ratio."""
-        return self.evidence(logdet - self.n * math.log(self._denominator(ratio)))
-
-    def evidence(self, height: float) -> float:
-        """Log evidence where log|L + r I| - n log(q + r s) has this height."""
-        return 0.5 * self.m * (height + self._level) + self.constant
-
-    def height(self, evidence: float) -> float:
-        """The height that gives this log evidence."""
-        return 2.0 * (evidence - self.constant) / self.m - self._level
-
-    def optimum(self, ratio: float, logdet: float, bounds: tuple[float, float]) -> Optimum:
-        """The evidence at a ratio found best within the bounds."""
-        sigma0 = self.sigma0(ratio)
-        return Optimum(self.value(ratio, logdet), sigma0, ratio * sigma0, ratio in bounds)
-
-    def value_at(self, sigma0: float, ratio: float, logdet: float) -> float:
-        """Log evidence at a given sigma0."""
-        determinant = 0.5 * self.m * (self.n * math.log(sigma0) + logdet - self.n * _LOG_2PI)
-        return determinant - 0.5 * sigma0 * self._denominator(ratio) + self.constant
-
-    def sigma0(self, ratio: float) -> float:
-        """The best sigma0 for this ratio."""
-        return self.m * self.n / self._denominator(ratio)
-
-    def slope(self, ratio: float, trace: float) -> float:
-        """Derivative of `value` in log r, given tr (L + r I)^-1."""
-        graph = ratio * trace - self.n * ratio * self.norm / self._denominator(ratio)
-        return 0.5 * self.m * graph
-
-    @property
-    def _level(self) -> float:
-        return self.n * (math.log(self.m * self.n) - 1.0 - _LOG_2PI)
-
-    def _denominator(self, ratio: float) -> float:
-        return self.roughness + ratio * self.norm
-
-
-@dataclass(frozen=True, eq=False)
-class Problem:
-    """Everything an evidence over k depends on, ready to be sent to a worker."""
-
-    pairs: Pairs
-    targets: Targets
-    roughness: np.ndarray  # q_k for k = 0..k_max
-    ks: np.ndarray
-    ratio_bounds: tuple[float, float]
-    sigmas: tuple[float, float] | None
-    backend: str
-
-    def profile(self, k: int) -> Profile:
-        """The evidence of graph k."""
-        t = self.targets
-        return Profile(t.n, t.m, t.norm, t.constant, float(self.roughness[k]))
-
-
-def pose(
-    X: object,
-    y: object,
-    *,
-    graph: str,
-    formulation: str,
-    task: str,
-    center: bool,
-    ks: object = None,
-    k_max: object = None,
-    k: object = None,
-    sigma0: object = None,
-    sigma2: object = None,
-    ratio_bounds: object = RATIO_BOUNDS,
-    metric: str = "euclidean",
-    backend: str = "auto",
-) -> Problem:
-    """Check the arguments and rank the neighbours; `k` stands for a single one."""
-    if graph == "knn":
-        raise ValueError(
-            "graph must be 'mutual' or 'symmetric' for an evidence; got 'knn', which is directed "
-            "and has none: loo_curve and select_k(criterion='loo') work on it"
-        )
-    one_of(graph, EVIDENCE_GRAPHS, "graph")
-    one_of(metric, METRICS, "metric")
-    one_of(backend, BACKENDS, "backend")
-    points = check_points(X, metric)
-    n = len(points)
-    ks = check_ks(ks, k_max, n) if k is None else np.array([check_k(k, n)])
-    targets = encode(y, n, task, formulation, center)
-    sigmas = check_sigmas(sigma0, sigma2)
-    bounds = check_ratio_bounds(ratio_bounds)
-    _check_range(bounds, sigmas)
-    if sigmas is None and targets.norm == 0.0:
-        raise ValueError(
-            "y must vary: all its values are equal, so that the evidence grows without end as "
-            "sigma0 does; give sigma0 and sigma2 to compute it at fixed values"
-        )
-    pairs = pairs_by_rank(rank(points, int(ks[-1]), metric), graph)
-    return Problem(pairs, targets, targets.roughness(pairs), ks, bounds, sigmas, backend)
-
-
-_RATIOS = (1e-100, 1e100)  # products of a pivot and of squares of these still fit in a float
-
-
-def _check_range(bounds: tuple[float, float], sigmas: tuple[float, float] | None) -> None:
-    least, largest = _RATIOS
-    if not (least <= bounds[0] and bounds[1] <= largest):
-        raise ValueError(
-            f"ratio_bounds must lie within {least:g} to {largest:g} for an evidence; got {bounds}"
-        )
-    if sigmas is not None and not least <= sigmas[1] / sigmas[0] <= largest:
-        raise ValueError(
-            f"sigma2/sigma0 must be from {least:g} to {largest:g}; "
-            f"got sigma0={sigmas[0]} and sigma2={sigmas[1]}"
-        )
-
-
-# ---------------------------------------------------------------------------------------------
-# One k
-
-
-@dataclass(frozen=True)
-class Optimum:
-    """The evidence of one k and where it is reached."""
-
-    log_evidence: float
-    sigma0: float
-    sigma2: float
-    at_bound: bool
-
-
-def evaluate(problem: Problem, k: int) -> Optimum:
-    """The evidence of graph k: at the given sigmas, or the best over both."""
-    opened = open_graph(problem.pairs, k, problem.sigmas is None, problem.backend)
-    return evaluate_opened(problem, k, opened, None)
-
-
-def evaluate_chunk(problem: Problem, ks: np.ndarray) -> list[Optimum]:
-    """The evidence of neighbouring k; a sparse one begins its search at its neighbour's peak."""
-    found: list[Optimum] = []
-    opener = Opener(problem.pairs, problem.sigmas is None, problem.backend)
-    for k in ks[::-1].tolist():
-        start = found[-1].sigma2 / found[-1].sigma0 if found else None
-        found.append(evaluate_opened(problem, k, opener.open(k)[0], start))
-    return found[::-1]
-
-
-def evaluate_opened(
-    problem: Problem, k: int, opened: Dense | Cholmod | SuperLU, start: float | None
-) -> Optimum:
-    """The evidence of a graph that has been opened; `start` is a guess at the best ratio."""
-    profile = problem.profile(k)
-    if problem.sigmas is not None:
-        sigma0, sigma2 = problem.sigmas
-        value = profile.value_at(sigma0, sigma2 / sigma0, opened.logdet(sigma2 / sigma0))
-        return Optimum(value, sigma0, sigma2, False)
-    bounds = problem.ratio_bounds
-    ratio, logdet = opened.peak(profile.norm, profile.roughness, *bounds, start)
-    return profile.optimum(ratio, logdet, bounds)
-
-
-# ---------------------------------------------------------------------------------------------
-# Every k
+    from ._neighbors import Neighbors
 
 
 @dataclass(frozen=True, eq=False)
@@ -264,7 +68,7 @@ class EvidenceCurve:
 
 
 def evidence_curve(
-    X: ArrayLike,
+    X: ArrayLike | Neighbors,
     y: ArrayLike,
     *,
     graph: str = "symmetric",
@@ -276,7 +80,7 @@ def evidence_curve(
     sigma0: float | None = None,
     sigma2: float | None = None,
     ratio_bounds: tuple[float, float] = RATIO_BOUNDS,
-    metric: str = "euclidean",
+    metric: str | Metric = "euclidean",
     executor: Executor | None = None,
     progress: bool = False,
     backend: str = "auto",
@@ -285,8 +89,9 @@ def evidence_curve(
 
     Parameters
     ----------
-    X : array_like, shape (n, d)
-        The points, or their n x n distances if ``metric="precomputed"``.
+    X : array_like of shape (n, d), or Neighbors
+        The points, or their n x n distances if ``metric="precomputed"``, or their
+        :class:`Neighbors`, ranked before.
     y : array_like, shape (n,) or (n, outputs)
         Float values (regression), or class labels of any sortable type.
     graph : str
@@ -298,7 +103,7 @@ def evidence_curve(
         "regression", "classification", or "auto" to go by the type of `y`.
     center : bool
         Regression: take the mean off each output first.
-    ks : sequence of int, optional
+    ks : iterable of int, optional
         The k to evaluate. By default 1..k_max.
     k_max : int, optional
         The largest k, by default n - 1.
@@ -306,8 +111,9 @@ def evidence_curve(
         Fixed hyperparameters, both or neither. By default the best of each k.
     ratio_bounds : tuple of float
         The range in which sigma2/sigma0 is searched.
-    metric : str
-        "euclidean", "manhattan", "chebyshev", "cosine" or "precomputed".
+    metric : str or Metric
+        "euclidean", "manhattan", "chebyshev", "cosine" or "precomputed", or one from
+        :func:`learn_metric`.
     executor : object, optional
         Anything with ``submit(fn, *args)`` that returns futures: a ``ProcessPoolExecutor``, a
         ``dask.distributed.Client``. By default the threads of this process.
@@ -329,7 +135,8 @@ def evidence_curve(
     >>> curve
     EvidenceCurve(symmetric, II: k=1..20 (20 values), best_k=3, log_evidence=-104.1906)
     """
-    problem = pose(
+    executor, progress = check_executor(executor), check_flag(progress, "progress")
+    question = pose(
         X,
         y,
         graph=graph,
@@ -344,14 +151,15 @@ def evidence_curve(
         metric=metric,
         backend=backend,
     )
-    found = evaluate_all(problem, check_executor(executor), check_flag(progress, "progress"))
+    problem = question.problem(*next(question.candidates()))
+    found = [one.optimum for one in evaluate_all(problem, executor, progress)]
     return EvidenceCurve(
         k=problem.ks,
         log_evidence=np.array([one.log_evidence for one in found]),
         sigma0=np.array([one.sigma0 for one in found]),
         sigma2=np.array([one.sigma2 for one in found]),
         at_bound=np.array([one.at_bound for one in found]),
-        graph=graph,
+        graph=problem.pairs.graph,
         formulation=problem.targets.formulation,
     )
 
@@ -359,29 +167,24 @@ def evidence_curve(
 # Neighbouring k of a sparse sweep share an ordering (see `Opener`) and a starting point for
 # the search in r. Dense ones have nothing to share.
 _SPARSE_CHUNK = 5
-_DENSE_CHUNKS = 128
 
 
-def evaluate_all(problem: Problem, executor: object, progress: bool) -> list[Optimum]:
-    """`evaluate` every k of the problem."""
-    ks = problem.ks
-    dense = np.zeros(len(ks), np.bool_)
-    if problem.backend in ("auto", "lapack"):
-        dense[:] = [problem.backend == "lapack" or surely_dense(problem.pairs, k) for k in ks]
-    chunks = sparse_chunks(ks[~dense]) + _cut(ks[dense], -(-len(ks) // _DENSE_CHUNKS))
+def evaluate_all(problem: Problem, executor: Executor | None, progress: bool) -> list[Enclosure]:
+    """The evidence of every k of the problem."""
+    sparse = problem.ks[problem.ks < problem.plan.dense_from]
+    dense = problem.ks[len(sparse) :]
+    chunks = [sparse[at : at + _SPARSE_CHUNK] for at in range(0, len(sparse), _SPARSE_CHUNK)]
+    chunks += [dense[at : at + 1] for at in range(len(dense))]
     found = map_chunks(
-        evaluate_chunk, problem, chunks, executor=executor, threads=dense.any(), progress=progress
+        enclose_chunk,
+        problem.for_workers(),
+        chunks,
+        executor=executor,
+        threads=problem.plan.releases_gil(problem.ks),
+        progress=progress,
+        name="evaluating",
     )
     return [one for chunk in found for one in chunk]
-
-
-def sparse_chunks(ks: np.ndarray) -> list[np.ndarray]:
-    """The k of a sparse sweep in pieces that may go to different workers."""
-    return _cut(ks, _SPARSE_CHUNK)
-
-
-def _cut(ks: np.ndarray, size: int) -> list[np.ndarray]:
-    return [ks[start : start + size] for start in range(0, len(ks), size)]
 
 
 # ---------------------------------------------------------------------------------------------
@@ -389,7 +192,7 @@ def _cut(ks: np.ndarray, size: int) -> list[np.ndarray]:
 
 
 def log_evidence(
-    X: ArrayLike,
+    X: ArrayLike | Neighbors,
     y: ArrayLike,
     k: int,
     *,
@@ -400,15 +203,16 @@ def log_evidence(
     task: str = "auto",
     center: bool = True,
     return_gradient: bool = False,
-    metric: str = "euclidean",
+    metric: str | Metric = "euclidean",
     backend: str = "auto",
-):
+) -> float | tuple[float, np.ndarray]:
     """Compute the log evidence of one k at given sigma0 and sigma2.
 
     Parameters
     ----------
-    X : array_like, shape (n, d)
-        The points, or their n x n distances if ``metric="precomputed"``.
+    X : array_like of shape (n, d), or Neighbors
+        The points, or their n x n distances if ``metric="precomputed"``, or their
+        :class:`Neighbors`, ranked before.
     y : array_like, shape (n,) or (n, outputs)
         Float values (regression), or class labels.
     k : int
@@ -439,7 +243,9 @@ def log_evidence(
     if sigma0 is None or sigma2 is None:
         name = "sigma0" if sigma0 is None else "sigma2"
         raise TypeError(f"{name} must be a number > 0; got None")
-    problem = pose(
+    if k is None:
+        raise TypeError("k must be an integer; got None")
+    question = pose(
         X,
         y,
         graph=graph,
@@ -452,9 +258,10 @@ def log_evidence(
         metric=metric,
         backend=backend,
     )
+    problem = question.problem(*next(question.candidates()))
     k, (sigma0, sigma2) = int(problem.ks[0]), problem.sigmas
     profile, ratio = problem.profile(k), sigma2 / sigma0
-    opened = open_graph(problem.pairs, k, False, problem.backend)
+    opened = open_graph(problem.pairs, k, problem.plan, many=False)
     value = profile.value_at(sigma0, ratio, opened.logdet(ratio))
     if not check_flag(return_gradient, "return_gradient"):
         return value

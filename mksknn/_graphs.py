@@ -12,12 +12,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.sparse import coo_array, csc_array, csr_array
+from scipy.sparse import csc_array, csr_array
 
 from ._jit import kernel
-from ._neighbors import Neighbors, rank
+from ._metrics import Metric
+from ._neighbors import Neighbors, nearest_of
 from ._threads import run_blocks
-from ._validation import GRAPHS, METRICS, check_k, check_points, one_of
+from ._validation import GRAPHS, check_memory, one_of
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -40,21 +41,26 @@ class Pairs:
 
 
 def knn_graph(
-    X: ArrayLike, k: int, *, graph: str = "mutual", metric: str = "euclidean"
+    X: ArrayLike | Neighbors,
+    k: int,
+    *,
+    graph: str = "mutual",
+    metric: str | Metric = "euclidean",
 ) -> csr_array:
     """Build the weights of the k-NN, mutual k-NN or symmetric k-NN graph.
 
     Parameters
     ----------
-    X : array_like, shape (n, d)
-        The points, or their n x n distances if ``metric="precomputed"``.
+    X : array_like, shape (n, d), or Neighbors
+        The points, or their n x n distances if ``metric="precomputed"``, or their neighbours.
     k : int
         Number of neighbours, from 1 to n - 1.
     graph : str
         "knn": 1 where j is among the k nearest of i. "mutual": 1 where each is among the k nearest
         of the other. "symmetric": the sum of both directions, 1 or 2.
-    metric : str
-        "euclidean", "manhattan", "chebyshev", "cosine" or "precomputed".
+    metric : str or Metric
+        "euclidean", "manhattan", "chebyshev", "cosine" or "precomputed", or a distance that
+        `learn_metric` has found.
 
     Returns
     -------
@@ -71,17 +77,91 @@ def knn_graph(
     [[0, 2, 0, 0], [2, 0, 1, 0], [0, 1, 0, 1], [0, 0, 1, 0]]
     """
     one_of(graph, GRAPHS, "graph")
-    one_of(metric, METRICS, "metric")
-    points = check_points(X, metric)
-    n = len(points)
-    k = check_k(k, n)
-    ranked = rank(points, k, metric)
+    indices = nearest_of(X, k, metric).indices  # and let the distances go
+    n = len(indices)
+    about = f"the {graph} graph of {n} points with k={k}", "use a smaller k"
     if graph == "knn":
-        starts = np.arange(0, n * k + 1, k)
-        weights = csr_array((np.ones(n * k), ranked.indices.ravel(), starts), shape=(n, n))
-        weights.sort_indices()
-        return weights
-    return weight_matrix(pairs_by_rank(ranked, graph), k)
+        check_memory(12.0 * n * k, *about)
+        columns = np.sort(indices, axis=1).ravel()
+        return csr_array((np.ones(n * k), columns, _pointers(np.full(n, k))), shape=(n, n))
+    need = 2 if graph == "mutual" else 1
+    starts, admirers = _admirers(indices)[:2]
+    pointers = _pointers(_row_sizes(indices, starts, admirers, need))
+    check_memory(12.0 * pointers[-1], *about)
+    parts = _fill_rows(indices, starts, admirers, need, pointers)
+    return csr_array((*parts, pointers), shape=(n, n))
+
+
+def _pointers(size: np.ndarray) -> np.ndarray:
+    """Where compressed rows of these sizes begin, in the type of the columns if that is enough:
+    otherwise SciPy would turn the columns into long integers as well.
+    """
+    pointers = np.concatenate([[0], np.cumsum(size)])
+    return pointers.astype(np.int32) if pointers[-1] < 2**31 else pointers
+
+
+@kernel
+def _admirers(indices):
+    """The table transposed: who ranks j, rising, and at which place, at starts[j]:starts[j + 1]."""
+    n, k_max = indices.shape
+    starts = np.zeros(n + 1, np.int64)
+    for i in range(n):
+        for c in range(k_max):
+            starts[indices[i, c] + 1] += 1
+    starts = np.cumsum(starts)
+    spot = starts[:-1].copy()
+    admirers = np.empty(n * k_max, np.int32)
+    places = np.empty(n * k_max, np.int32)
+    for i in range(n):
+        for c in range(k_max):
+            j = indices[i, c]
+            admirers[spot[j]] = i
+            places[spot[j]] = c + 1
+            spot[j] += 1
+    return starts, admirers, places
+
+
+@kernel
+def _row_sizes(indices, starts, admirers, need):
+    """Neighbours of each point in the graph: those joined to it in `need` directions at least."""
+    n = indices.shape[0]
+    seen = np.full(n, -1, np.int32)
+    size = np.empty(n, np.int64)
+    for i in range(n):
+        both = 0
+        seen[indices[i]] = i
+        for e in range(starts[i], starts[i + 1]):
+            both += seen[admirers[e]] == i
+        either = indices.shape[1] + starts[i + 1] - starts[i] - both
+        size[i] = both if need == 2 else either
+    return size
+
+
+@kernel
+def _fill_rows(indices, starts, admirers, need, pointers):
+    """The weights of the graph in compressed rows: 1 if mutual, else the number of directions."""
+    n = indices.shape[0]
+    columns = np.empty(pointers[n], np.int32)
+    data = np.empty(pointers[n])
+    directions = np.zeros(n, np.int8)
+    for i in range(n):
+        spot = pointers[i]
+        directions[indices[i]] = 1
+        for e in range(starts[i], starts[i + 1]):
+            j = admirers[e]
+            directions[j] += 1
+            if directions[j] == need:
+                columns[spot] = j
+                spot += 1
+        if need == 1:
+            columns[spot : pointers[i + 1]] = indices[i]
+        row = columns[pointers[i] : pointers[i + 1]]
+        row.sort()
+        for e in range(pointers[i], pointers[i + 1]):
+            data[e] = 1.0 if need == 2 else directions[columns[e]]
+        directions[indices[i]] = 0
+        directions[admirers[starts[i] : starts[i + 1]]] = 0
+    return data, columns
 
 
 def pairs_by_rank(ranked: Neighbors, graph: str) -> Pairs:
@@ -98,22 +178,9 @@ def pairs_by_rank(ranked: Neighbors, graph: str) -> Pairs:
 def _mutual_pairs(indices):
     """Pairs in which each ranks the other, sorted by the larger rank (a counting sort)."""
     n, k_max = indices.shape
-    starts = np.zeros(n + 1, np.int64)  # who ranks j: a transpose of the table
-    for i in range(n):
-        for c in range(k_max):
-            starts[indices[i, c] + 1] += 1
-    starts = np.cumsum(starts)
-    spot = starts[:-1].copy()
-    admirer = np.empty(n * k_max, np.int32)
-    place = np.empty(n * k_max, np.int32)
-    for i in range(n):
-        for c in range(k_max):
-            j = indices[i, c]
-            admirer[spot[j]] = i
-            place[spot[j]] = c + 1
-            spot[j] += 1
-
+    starts, admirers, places = _admirers(indices)
     count = np.zeros(k_max + 1, np.int64)
+    spot = np.empty(k_max + 1, np.int64)
     own_rank = np.zeros(n, np.int32)
     rows = np.empty(0, np.int32)
     columns = np.empty(0, np.int32)
@@ -122,9 +189,9 @@ def _mutual_pairs(indices):
             for c in range(k_max):
                 own_rank[indices[i, c]] = c + 1
             for e in range(starts[i], starts[i + 1]):
-                j = admirer[e]
+                j = admirers[e]
                 if j < i and own_rank[j] > 0:
-                    k = max(own_rank[j], place[e])
+                    k = max(own_rank[j], places[e])
                     if filling:
                         rows[spot[k]] = i
                         columns[spot[k]] = j
@@ -137,35 +204,65 @@ def _mutual_pairs(indices):
             count = np.cumsum(count)
             rows = np.empty(count[k_max], np.int32)
             columns = np.empty(count[k_max], np.int32)
-            spot = np.empty(k_max + 1, np.int64)
             spot[1:] = count[:-1]
     return rows, columns, count
-
-
-def weight_matrix(pairs: Pairs, k: int) -> csr_array:
-    """The weights of graph k."""
-    edges = pairs.count[k]
-    rows, columns = pairs.rows[:edges], pairs.columns[:edges]
-    ends = np.concatenate([rows, columns]), np.concatenate([columns, rows])
-    weights = coo_array((np.ones(2 * edges), ends), shape=(pairs.n, pairs.n)).tocsr()
-    weights.sum_duplicates()
-    return weights
 
 
 def sparse_laplacian(pairs: Pairs, k: int) -> csc_array:
     """The lower triangle of L_k, every diagonal entry present (CHOLMOD reads that half only)."""
     edges = pairs.count[k]
-    rows, columns = pairs.rows[:edges], pairs.columns[:edges]
-    degrees = np.bincount(rows, minlength=pairs.n) + np.bincount(columns, minlength=pairs.n)
-    everyone = np.arange(pairs.n, dtype=np.int32)
-    values = np.concatenate([degrees, np.full(edges, -1.0)])
-    lower = (
-        np.concatenate([everyone, np.maximum(rows, columns)]),
-        np.concatenate([everyone, np.minimum(rows, columns)]),
-    )
-    laplacian = coo_array((values, lower), shape=(pairs.n, pairs.n)).tocsc()
-    laplacian.sum_duplicates()
-    return laplacian
+    parts = _lower_columns(pairs.n, pairs.rows[:edges], pairs.columns[:edges])
+    return csc_array(parts, shape=(pairs.n, pairs.n))
+
+
+@kernel
+def _lower_columns(n, rows, columns):
+    """The lower triangle of a Laplacian in compressed columns: pairs in two counting sorts, by the
+    larger index and then by the smaller one, so that equal pairs meet.
+    """
+    edges = rows.shape[0]
+    by_row = np.zeros(n + 1, np.int64)
+    by_column = np.zeros(n + 1, np.int64)
+    degree = np.zeros(n)
+    for e in range(edges):
+        i, j = rows[e], columns[e]
+        by_row[max(i, j) + 1] += 1
+        by_column[min(i, j) + 1] += 1
+        degree[i] += 1.0
+        degree[j] += 1.0
+    by_row = np.cumsum(by_row)
+    by_column = np.cumsum(by_column)
+    smaller = np.empty(edges, np.int32)
+    spot = by_row[:-1].copy()
+    for e in range(edges):
+        i, j = rows[e], columns[e]
+        smaller[spot[max(i, j)]] = min(i, j)
+        spot[max(i, j)] += 1
+    larger = np.empty(edges, np.int32)
+    spot = by_column[:-1].copy()
+    for i in range(n):
+        for e in range(by_row[i], by_row[i + 1]):
+            larger[spot[smaller[e]]] = i
+            spot[smaller[e]] += 1
+    pointers = np.zeros(n + 1, np.int32)
+    for j in range(n):
+        different = 0
+        for e in range(by_column[j], by_column[j + 1]):
+            different += e == by_column[j] or larger[e] != larger[e - 1]
+        pointers[j + 1] = pointers[j] + 1 + different
+    out = np.empty(pointers[n], np.int32)
+    data = np.empty(pointers[n])
+    for j in range(n):
+        place = pointers[j]
+        out[place] = j
+        data[place] = degree[j]
+        for e in range(by_column[j], by_column[j + 1]):
+            if e == by_column[j] or larger[e] != larger[e - 1]:
+                place += 1
+                out[place] = larger[e]
+                data[place] = 0.0
+            data[place] -= 1.0
+    return data, out, pointers
 
 
 def dense_laplacian(pairs: Pairs, k: int, out: np.ndarray | None = None) -> np.ndarray:
@@ -188,6 +285,13 @@ def _add_edges(rows, columns, out):
         degree[j] += 1.0
     for i in range(degree.shape[0]):
         out[i, i] = degree[i]
+
+
+def degrees(pairs: Pairs, k: int) -> np.ndarray:
+    """The sum of the weights at each point in graph k."""
+    edges = pairs.count[k]
+    ends = np.bincount(pairs.rows[:edges], minlength=pairs.n)
+    return ends + np.bincount(pairs.columns[:edges], minlength=pairs.n)
 
 
 @dataclass(frozen=True, eq=False)

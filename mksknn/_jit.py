@@ -1,16 +1,24 @@
-"""The compile decorator, and threads over blocks of rows.
+"""The compile decorator, and its cache on disk.
 
-Kernels are serial and release the GIL; threads are Python threads over blocks of rows. That way
+Kernels are serial and release the GIL; threads are Python threads over pieces of work. That way
 kernels can be cached on disk (Numba's parallel ones cannot, reliably), no Numba threading layer is
 started (its workqueue layer aborts when two threads enter at once), and the answer does not depend
-on how many threads share the blocks.
+on how many threads share the work.
 """
 
 from __future__ import annotations
 
+import contextlib
+import functools
+import hashlib
+import warnings
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 from numba import njit
+from numba.core.caching import FunctionCache, IndexDataCacheFile
+from numba.core.dispatcher import Dispatcher
 
 
 def kernel(function: Callable) -> Callable:
@@ -19,8 +27,73 @@ def kernel(function: Callable) -> Callable:
     ``error_model="numpy"`` lets divisions vectorise; fastmath stays off, because kernels decide
     neighbours and evidences.
     """
-    options = {"nogil": True, "error_model": "numpy"}
-    try:
-        return njit(cache=True, **options)(function)
-    except RuntimeError:  # no writable place for the cache: a read-only install without a home
-        return njit(**options)(function)
+    compiled = njit(nogil=True, error_model="numpy")(function)
+    if isinstance(compiled, Dispatcher):  # not where compiling is switched off
+        # no writable place for a cache: a read-only install of a user without a home
+        with contextlib.suppress(RuntimeError, OSError):
+            compiled._cache = _Cache(function)
+    return compiled
+
+
+class _Cache(FunctionCache):
+    """Numba's cache on disk, without its two faults.
+
+    Numba asks only whether the file of a kernel has changed, not those of the kernels that were
+    compiled into it. And whatever is wrong with the files (a disk that is full, half a file or
+    rubbish in it) ends the call.
+    """
+
+    def __init__(self, function: Callable) -> None:
+        super().__init__(function)
+        self._cache_file = IndexDataCacheFile(
+            self.cache_path, self._impl.filename_base, _package_hash()
+        )
+
+    def load_overload(self, *arguments: Any) -> Any:
+        """What is cached; None, as for what is not, if it cannot be read."""
+        try:
+            return super().load_overload(*arguments)
+        except Exception as error:
+            _warn(self.cache_path, error)
+            try:
+                self.flush()  # an empty index, so that this is mended by the next save
+            except Exception:
+                self.disable()
+            return None
+
+    def save_overload(self, *arguments: Any) -> None:
+        """Cache it if that is possible."""
+        try:
+            super().save_overload(*arguments)
+        except Exception as error:
+            _warn(self.cache_path, error)
+            self.disable()
+
+
+@functools.cache
+def _package_hash() -> str:
+    """A hash of all files of the package."""
+    package = Path(__file__).parent
+    found = hashlib.sha256()
+    for path in sorted(package.rglob("*.py")):
+        found.update(path.relative_to(package).as_posix().encode() + b"\0")
+        found.update(path.read_bytes() + b"\0")
+    return found.hexdigest()
+
+
+_warned = False
+
+
+def _warn(folder: str, error: Exception) -> None:
+    """Say once that a cache does not work."""
+    global _warned
+    if _warned:
+        return
+    _warned = True
+    warnings.warn(
+        f"the cache of compiled functions in {folder} cannot be used ({type(error).__name__}: "
+        f"{error}); they are compiled without it, which takes some seconds. If it happens again, "
+        "make room on the disk, or delete the .nbi and .nbc files there",
+        RuntimeWarning,
+        stacklevel=2,
+    )

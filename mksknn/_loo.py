@@ -25,20 +25,16 @@ import numpy as np
 
 from ._graphs import Pairs, pairs_by_rank
 from ._jit import kernel
-from ._neighbors import Neighbors, rank
-from ._targets import Targets, encode
+from ._metrics import Metric
+from ._neighbors import Neighbors
+from ._problem import Profile, Question, Ranking, pose
+from ._targets import Targets
 from ._threads import run_blocks
-from ._validation import (
-    GRAPHS,
-    METRICS,
-    check_ks,
-    check_memory,
-    check_points,
-    check_ratio_bounds,
-    one_of,
-)
+from ._validation import check_memory
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from numpy.typing import ArrayLike
 
 _SEARCH_BLOCK = 16  # consecutive k searched by one thread; each starts from the optimum before it
@@ -51,8 +47,8 @@ class LooCurve:
 
     Attributes
     ----------
-    k : ndarray of int64, shape (k_max,)
-        1, ..., k_max.
+    k : ndarray of int64
+        The k scored, rising.
     error : ndarray of float64
         Misclassification rate of the plain vote, or mean squared error of the plain average.
     log_score : ndarray of float64 or None
@@ -83,26 +79,27 @@ class LooCurve:
         return int(self.k[np.argmax(self.log_score)])
 
     def __repr__(self) -> str:
-        k = self.best_k
-        text = f"LooCurve(graph={self.graph!r}, k=1..{self.k[-1]}, best_k={k}"
-        text += f" (error={self.error[k - 1]:.4g})"
+        best = int(np.argmin(self.error))
+        text = f"LooCurve(graph={self.graph!r}, k={self.k[0]}..{self.k[-1]}, best_k={self.best_k}"
+        text += f" (error={self.error[best]:.4g})"
         if self.log_score is not None:
-            k = self.best_k_log
-            text += f", best_k_log={k} (log_score={self.log_score[k - 1]:.6g}"
-            text += f", ratio={self.ratio[k - 1]:.3g})"
+            best = int(np.argmax(self.log_score))
+            text += f", best_k_log={self.best_k_log} (log_score={self.log_score[best]:.6g}"
+            text += f", ratio={self.ratio[best]:.3g})"
         return text + ")"
 
 
 def loo_curve(
-    X: ArrayLike,
+    X: ArrayLike | Neighbors,
     y: ArrayLike,
     *,
     graph: str = "knn",
+    ks: Iterable[int] | None = None,
     k_max: int | None = None,
     task: str = "auto",
     center: bool = True,
     ratio_bounds: tuple[float, float] = (1e-6, 1e6),
-    metric: str = "euclidean",
+    metric: str | Metric = "euclidean",
 ) -> LooCurve:
     """Compute the leave-one-out error and log score of every k.
 
@@ -117,6 +114,8 @@ def loo_curve(
         Labels or values, one per point.
     graph : str
         "knn", "mutual" or "symmetric": whose votes count.
+    ks : iterable of int, optional
+        The k wanted. By default 1..k_max.
     k_max : int, optional
         The largest k. By default n - 1, all of them.
     task : str
@@ -168,83 +167,58 @@ def loo_curve(
     >>> curve.best_k, curve.best_k_log
     (1, 2)
     """
-    return score(
+    question = pose(
         X,
         y,
         graph=graph,
-        formulation="auto",
         task=task,
         center=center,
-        ks=None,
+        ks=ks,
         k_max=k_max,
         ratio_bounds=ratio_bounds,
         metric=metric,
-    ).curve
+        evidence=False,
+    )
+    found = score(question, *next(question.candidates()))
+    return LooCurve(question.ks, found.error, found.log_score, found.ratio, found.graph)
 
 
 @dataclass(frozen=True, eq=False)
 class Scored:
-    """Leave-one-out scores of some k, and what they come from."""
+    """Leave-one-out scores of the k of a question, and what they come from."""
 
-    ks: np.ndarray
-    curve: LooCurve  # of every k up to the largest
+    graph: str
+    error: np.ndarray
+    log_score: np.ndarray | None
+    ratio: np.ndarray | None
     targets: Targets
     ranked: Neighbors
-    ratio_bounds: tuple[float, float]
-
-    @property
-    def error(self) -> np.ndarray:
-        """The error of each of the k."""
-        return self.curve.error[self.ks - 1]
-
-    @property
-    def log_score(self) -> np.ndarray:
-        """The log score of each of the k."""
-        return self.curve.log_score[self.ks - 1]
-
-    @property
-    def ratio(self) -> np.ndarray:
-        """The ratio that goes with it."""
-        return self.curve.ratio[self.ks - 1]
 
     @functools.cached_property
     def pairs(self) -> Pairs:
         """The graph's; for "knn" the symmetric graph's, whose sums over edges are its arcs'."""
-        graph = self.curve.graph
-        return pairs_by_rank(self.ranked, "symmetric" if graph == "knn" else graph)
+        return pairs_by_rank(self.ranked, "symmetric" if self.graph == "knn" else self.graph)
 
-    @property
+    @functools.cached_property
     def roughness(self) -> np.ndarray:
         """q_k for k = 0, 1, ..."""
         return self.targets.roughness(self.pairs)
 
+    def profile(self, k: int) -> Profile:
+        """The evidence of graph k."""
+        t = self.targets
+        return Profile(t.n, t.m, t.norm, t.constant, float(self.roughness[k]))
 
-def score(
-    X: ArrayLike,
-    y: ArrayLike,
-    *,
-    graph: str,
-    formulation: str,
-    task: str,
-    center: bool,
-    ks: object,
-    k_max: object,
-    ratio_bounds: object,
-    metric: str,
-    log_score: bool = True,
-) -> Scored:
-    """Check the arguments, rank the neighbours and score."""
-    one_of(graph, GRAPHS, "graph")
-    one_of(metric, METRICS, "metric")
-    points = check_points(X, metric)
-    ks = check_ks(ks, k_max, len(points))
-    bounds = check_ratio_bounds(ratio_bounds)
-    targets = encode(y, len(points), task, formulation, center)
+
+def score(question: Question, ranking: Ranking, graph: str, *, log_score: bool = True) -> Scored:
+    """Score every k of a question by one candidate."""
+    targets, ks = question.targets, question.ks
     if log_score:
         _check_scorable(targets)
-    ranked = rank(points, int(ks[-1]), metric)
-    curve = loo_scores(ranked, targets, graph, bounds, log_score=log_score)
-    return Scored(ks, curve, targets, ranked, bounds)
+    ranked = ranking.to(int(ks[-1]))
+    curve = loo_scores(ranked, targets, graph, question.ratio_bounds, log_score=log_score)
+    picked = [None if part is None else part[ks - 1] for part in curve]
+    return Scored(graph, *picked, targets, ranked)
 
 
 def loo_scores(
@@ -254,10 +228,8 @@ def loo_scores(
     ratio_bounds: tuple[float, float],
     *,
     log_score: bool = True,
-) -> LooCurve:
-    """Errors and, unless told not to, log scores for k = 1..k_max of an existing ranking."""
-    if log_score:
-        _check_scorable(targets)
+) -> tuple[np.ndarray, np.ndarray | None, np.ndarray | None]:
+    """Errors and, unless told not to, log scores and ratios for k = 1..k_max of a ranking."""
     pairs = pairs_by_rank(ranked, graph) if graph == "mutual" else None
     make = _ValueSweep if targets.codes is None else _ClassSweep
     sweep = make(ranked, targets, graph, pairs)
@@ -278,7 +250,7 @@ def loo_scores(
 
         # The blocks do not depend on the number of threads, so neither do the starting points.
         run_blocks(work, last - first, _SEARCH_BLOCK)
-    return LooCurve(np.arange(1, k_max + 1), sweep.error, score, ratio, graph)
+    return sweep.error, score, ratio
 
 
 def _check_scorable(targets: Targets) -> None:

@@ -11,15 +11,21 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ._validation import METRICS, check_points, one_of
+from ._jit import kernel
+from ._validation import METRICS, check_new_points, check_points, one_of
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
+
+_SHOWN = 12  # columns that a repr names
 
 
 @dataclass(frozen=True, eq=False)
 class Metric:
     """A distance: Euclidean after a linear map.
+
+    :func:`learn_metric` makes them. Pass one as ``metric=`` wherever a metric is asked for, or map
+    points with :meth:`transform` and search them with anything.
 
     Attributes
     ----------
@@ -28,9 +34,15 @@ class Metric:
     matrix : ndarray of float64, shape (d, columns of the result)
         ``transform(X)`` is ``(X - center) @ matrix``.
     relevance : ndarray of float64, shape (d,)
-        One number for each column of X; 0 means that the column is not used.
+        One number for each column of X: how far a point moves when that column alone changes by one
+        (robust) standard deviation. 0 means that the column is not used.
     compared : dict
-        What each family got.
+        What each family got: `log_total` of its posterior, by the criterion asked for.
+    held_out : dict
+        What each family gained over "scale" in nats of log evidence, learned on one half of the
+        points and judged on the other, both ways round. A family below 2 could not win.
+    criterion : str
+        What `compared` holds: "evidence" or "loo_log".
     center : ndarray of float64, shape (d,)
         What is taken off first; it changes no distance, only their rounding.
     columns : tuple of str or None
@@ -43,10 +55,24 @@ class Metric:
     compared: dict[str, float] = field(default_factory=dict)
     center: np.ndarray | None = None
     columns: tuple[str, ...] | None = None
+    held_out: dict[str, float] = field(default_factory=dict)
+    criterion: str = "evidence"
 
     def transform(self, X: ArrayLike) -> np.ndarray:
-        """Map points, so that their Euclidean distances are this metric's."""
-        return self.map(check_points(X))
+        """Map points, so that their Euclidean distances are this metric's.
+
+        Parameters
+        ----------
+        X : array_like, shape (rows, d)
+            Points with the columns that the metric was learned on; names, if both have them, must
+            agree.
+
+        Returns
+        -------
+        ndarray of float64, shape (rows, columns of the result)
+        """
+        self.check_columns(X, "X")
+        return self.map(check_new_points(X, self._reference, "euclidean", "X"))
 
     def map(self, points: np.ndarray) -> np.ndarray:
         """`transform` behind the gate."""
@@ -56,7 +82,61 @@ class Metric:
                 f"{points.shape}"
             )
         shifted = points if self.center is None else points - self.center
-        return np.ascontiguousarray(shifted @ self.matrix)
+        return _map_rows(shifted, np.ascontiguousarray(self.matrix))
+
+    def check_columns(self, X: object, name: str) -> None:
+        """Refuse a table whose columns are not those that the metric was learned on."""
+        seen = column_names(X)
+        if self.columns is None or seen is None or seen == self.columns:
+            return
+        pairs = zip(self.columns, seen)
+        learned, got = next(((a, b) for a, b in pairs if a != b), (None, None))
+        detail = (
+            f"{len(seen)} of them instead of {len(self.columns)}"
+            if learned is None
+            else f"{got!r} where {learned!r} was learned"
+        )
+        raise ValueError(
+            f"{name} must have the columns that metric was learned on, in their order; got {detail}"
+        )
+
+    @property
+    def _reference(self) -> np.ndarray:
+        return np.zeros((1, len(self.matrix))) if self.center is None else self.center[None]
+
+    def __repr__(self) -> str:
+        names = self.columns or tuple(f"column {c}" for c in range(len(self.relevance)))
+        order = np.argsort(-self.relevance, kind="stable")
+        used = [c for c in order if self.relevance[c] > 0.0]
+        shown = [f"{names[c]} {self.relevance[c]:.3g}" for c in used[:_SHOWN]]
+        if len(used) > _SHOWN:
+            shown.append(f"{len(used) - _SHOWN} more")
+        text = f"Metric({self.name}: {', '.join(shown)}"
+        idle = [names[c] for c in range(len(names)) if self.relevance[c] == 0.0]
+        if idle:
+            more = f", {len(idle) - _SHOWN} more" if len(idle) > _SHOWN else ""
+            text += f"; not used: {', '.join(idle[:_SHOWN])}{more}"
+        if self.compared:
+            got = sorted(self.compared.items(), key=lambda pair: -pair[1])
+            totals = ", ".join(f"{family} {value:.1f}" for family, value in got)
+            text += f"; log_total by {self.criterion}: {totals}"
+        return text + ")"
+
+
+@kernel
+def _map_rows(points, matrix):
+    """``points @ matrix``, each row by itself: the same bits alone as among others.
+
+    A matrix product of the BLAS rounds a row otherwise when others come with it, and two equal
+    points would no longer be at distance 0.
+    """
+    out = np.zeros((points.shape[0], matrix.shape[1]))
+    for r in range(points.shape[0]):
+        for c in range(matrix.shape[0]):
+            x = points[r, c]
+            for j in range(matrix.shape[1]):
+                out[r, j] += x * matrix[c, j]
+    return out
 
 
 def check_metric(metric: object) -> str | Metric:
@@ -67,5 +147,55 @@ def check_metric(metric: object) -> str | Metric:
 def points_and_name(X: object, metric: str | Metric) -> tuple[np.ndarray, str]:
     """The points to rank, checked and mapped, and the name of the distance between them."""
     if isinstance(metric, Metric):
+        metric.check_columns(X, "X")
         return metric.map(check_points(X)), "euclidean"
     return check_points(X, metric), metric
+
+
+# ---------------------------------------------------------------------------------------------
+# Tables with named columns
+
+
+def column_names(X: object) -> tuple[str, ...] | None:
+    """Names of the columns of a data frame, None if it has none."""
+    columns = getattr(X, "columns", None)
+    return None if columns is None else tuple(str(name) for name in columns)
+
+
+def check_table(X: object, name: str = "X") -> None:
+    """Refuse a data frame with text or missing values, naming the column and a way out."""
+    columns = getattr(X, "columns", None)
+    if columns is None or len(set(columns)) < len(columns):
+        return
+    for label in columns:
+        values = np.asarray(X[label])
+        if values.dtype.kind in "OUST" or values.dtype.kind not in "fiubcOUST":
+            values = np.asarray(values, dtype=object)
+            missing = np.array([_is_missing(value) for value in values], bool)
+            strange = next((v for v in values[~missing] if not _is_number(v)), None)
+            if strange is not None:
+                raise TypeError(
+                    f"{name} must hold numbers; got {strange!r} in column {label!r}: turn a "
+                    "column of categories into indicators (pandas.get_dummies, scikit-learn's "
+                    "OneHotEncoder), or leave it out"
+                )
+        else:
+            missing = np.isnan(values) if values.dtype.kind == "f" else np.zeros(0, bool)
+        if missing.any():
+            raise ValueError(
+                f"{name} must have no missing values; got {int(missing.sum())} of them in column "
+                f"{label!r}, the first in row {int(np.argmax(missing))}: fill them in (with the "
+                "column's median, say), or drop the column or those rows"
+            )
+
+
+def _is_missing(value: object) -> bool:
+    """None, and what is not equal to itself (NaN, NaT); pandas.NA will not even say."""
+    try:
+        return value is None or bool(value != value)
+    except TypeError:
+        return True
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float | np.number | np.bool_)

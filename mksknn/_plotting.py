@@ -5,6 +5,7 @@ Matplotlib is imported by the functions that draw, so that the library works wit
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,17 +15,21 @@ from ._loo import LooCurve
 from ._posterior import Posterior
 from ._prediction import predict
 from ._selection import Selection
-from ._validation import check_points, one_of
+from ._validation import check_flag, check_points, one_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from matplotlib.axes import Axes
+    from matplotlib.lines import Line2D
     from numpy.typing import ArrayLike
 
 SCORES = ("error", "log_score")
+K_SCALES = ("auto", "linear", "log")
 
 _K_LABEL = "k, number of neighbours"
+_UNBOUNDED = "no maximum: ratio at a bound"
+_NO_GRAPH = "no better than no graph"
 _MARKED = 60  # up to so many k, each one gets a dot or a bar of its own
 _COLOURS = (  # of classes; they differ in lightness too (Okabe and Ito)
     "#0072b2",
@@ -45,14 +50,16 @@ def plot_curve(
     selection: Selection | None = None,
     score: str = "error",
     label: str | None = None,
+    k_scale: str = "auto",
+    relative: bool = False,
 ) -> Axes:
     """Draw an evidence curve, a leave-one-out curve or a posterior over k.
 
     Parameters
     ----------
     curve : EvidenceCurve, LooCurve or Posterior
-        What to draw. The best k is marked; on an evidence curve, so is every k whose ratio
-        sigma2/sigma0 stopped at an end of ``ratio_bounds``; on a posterior, the interval of k.
+        What to draw. The best k is marked. On an evidence curve the k whose ratio sigma2/sigma0
+        stopped at an end of ``ratio_bounds`` are marked too; on a posterior, the interval of k.
     ax : matplotlib.axes.Axes, optional
         Where to draw. By default a new figure. Several curves may share one.
     selection : Selection, optional
@@ -62,11 +69,28 @@ def plot_curve(
         Of a leave-one-out curve: "error" or "log_score".
     label : str, optional
         Name of the curve in the legend. By default its graph and formulation.
+    k_scale : str
+        "linear", "log", or "auto": logarithmic for curves that go beyond k = 60, because what
+        happens at small k decides. A posterior stays linear, so that areas are probabilities.
+    relative : bool
+        Draw log evidences and log scores less the highest of their curve, so that curves of
+        different heights fit into one figure.
 
     Returns
     -------
     matplotlib.axes.Axes
         The axes drawn on.
+
+    See Also
+    --------
+    evidence_curve, loo_curve, posterior : What can be drawn.
+    plot_decision : What a choice of k predicts, all over the plane.
+
+    Notes
+    -----
+    A few values far from all others do not decide what the picture shows. Evidences without a
+    maximum, whose height is a matter of ``ratio_bounds``, and a few bad k far below the rest are
+    shown by triangles on the edge if the curve would be flattened otherwise.
 
     Examples
     --------
@@ -88,50 +112,84 @@ def plot_curve(
             f"got {type(curve).__name__}: evidence_curve, loo_curve and posterior return them"
         )
     one_of(score, SCORES, "score")
+    one_of(k_scale, K_SCALES, "k_scale")
+    relative = check_flag(relative, "relative")
+    if relative and (isinstance(curve, Posterior) or _shows_errors(curve, score)):
+        raise ValueError(
+            "relative must be False for errors and probabilities: only log evidences and log "
+            "scores are measured from their highest value"
+        )
     if not (selection is None or isinstance(selection, Selection)):
         raise TypeError(f"selection must be a Selection; got {type(selection).__name__}")
     if ax is None:
         ax = _new_axes((6.4, 3.8))
-    kinds[type(curve)](ax, curve, score=score, label=label)
+    kinds[type(curve)](ax, curve, score=score, label=label, relative=relative)
     if selection is not None:
         _draw_evaluated(ax, curve, selection)
     ax.set_xlabel(_K_LABEL)
-    ax.xaxis.get_major_locator().set_params(integer=True)
+    if k_scale == "auto":
+        long = curve.k[-1] > _MARKED and not isinstance(curve, Posterior)
+        k_scale = "log" if long else ax.get_xscale()
+    _scale_k(ax, curve.k, k_scale)
+    _fit(ax)
     ax.spines[["top", "right"]].set_visible(False)
     ax.legend(frameon=False)
     return ax
 
 
-def _draw_evidence(ax, curve: EvidenceCurve, *, score: str, label: str | None) -> None:
-    colour = _draw_line(ax, curve.k, curve.log_evidence, label or _name(curve))
-    if curve.at_bound.any():
+def _shows_errors(curve, score: str) -> bool:
+    return isinstance(curve, LooCurve) and score == "error"
+
+
+def _draw_evidence(
+    ax, curve: EvidenceCurve, *, score: str, label: str | None, relative: bool
+) -> None:
+    lower, upper = _ends(curve)
+    values, what = curve.log_evidence, "log evidence"
+    if relative:
+        bounded = values[~lower] if not lower.all() else values
+        values, what = values - bounded.max(), "log evidence less its best"
+    line = _draw_line(ax, curve.k, values, label or _name(curve), unbounded=lower)
+    if upper.any():
+        named = any(one.get_label() == _NO_GRAPH for one in ax.lines)
         ax.plot(
-            curve.k[curve.at_bound],
-            curve.log_evidence[curve.at_bound],
+            curve.k[upper],
+            values[upper],
             "v",
-            color=colour,
+            color=line.get_color(),
             markersize=4,
             zorder=4,
-            label="ratio at a bound",
+            label="_" if named else _NO_GRAPH,
         )
-    best = int(np.argmax(curve.log_evidence))
-    _draw_best(ax, curve.k[best], curve.log_evidence[best], colour)
-    ax.set_ylabel("log evidence (nats)")
+    best = int(np.argmax(values))
+    _draw_best(ax, line, curve.k[best], values[best])
+    ax.set_ylabel(f"{what} (nats)")
 
 
-def _draw_loo(ax, curve: LooCurve, *, score: str, label: str | None) -> None:
+def _ends(curve: EvidenceCurve) -> tuple[np.ndarray, np.ndarray]:
+    """Which k stopped at the lower end of the bounds of the ratio, and which at the upper one."""
+    ratio = curve.sigma2 / curve.sigma0
+    if curve.at_bound.all() and np.ptp(ratio) == 0.0:
+        lower = curve.at_bound & (ratio < 1.0)  # nothing to compare with: the default bounds
+    else:
+        lower = curve.at_bound & (ratio <= ratio.min())
+    return lower, curve.at_bound & ~lower
+
+
+def _draw_loo(ax, curve: LooCurve, *, score: str, label: str | None, relative: bool) -> None:
     if score == "error":
         values, best = curve.error, curve.best_k
         ax.set_ylabel("leave-one-out error")
     else:
         best = curve.best_k_log  # says so if the curve has no log scores
-        values = curve.log_score
-        ax.set_ylabel("leave-one-out log score (nats)")
-    colour = _draw_line(ax, curve.k, values, label or curve.graph)
-    _draw_best(ax, best, values[np.searchsorted(curve.k, best)], colour)
+        values = curve.log_score - (curve.log_score.max() if relative else 0.0)
+        less = " less its best" if relative else ""
+        ax.set_ylabel(f"leave-one-out log score{less} (nats)")
+    line = _draw_line(ax, curve.k, values, label or curve.graph, lowest_wins=score == "error")
+    _draw_best(ax, line, best, values[np.searchsorted(curve.k, best)])
 
 
-def _draw_posterior(ax, curve: Posterior, *, score: str, label: str | None) -> None:
+def _draw_posterior(ax, curve: Posterior, *, score: str, label: str | None, relative: bool) -> None:
     k, probability = curve.k, curve.probability
     seen = k[probability >= 1e-3 * probability.max()]
     low, high = curve.interval
@@ -151,21 +209,55 @@ def _draw_posterior(ax, curve: Posterior, *, score: str, label: str | None) -> N
         label=f"95% interval: {low} to {high}",
     )
     best = int(np.argmax(probability))
-    _draw_best(ax, k[best], probability[best], colour, "most probable k")
+    _circle(ax, k[best], probability[best], colour, f"most probable k = {k[best]}")
     ax.set_xlim(first - 1, last + 1)
     ax.set_ylim(bottom=0)
     ax.set_ylabel("probability of k" if curve.weights == "evidence" else "weight of k")
 
 
-def _draw_line(ax, k: np.ndarray, values: np.ndarray, label: str) -> str:
-    """Draw a curve and return its colour."""
+@dataclass
+class _Drawn:
+    """A curve on the axes, with what `_fit` moves when the axes change: its marks."""
+
+    k: np.ndarray
+    values: np.ndarray
+    unbounded: np.ndarray
+    window: tuple[float, float]
+    above: Line2D
+    below: Line2D
+    inside: Line2D
+    best: Line2D | None = None
+
+
+def _draw_line(
+    ax,
+    k: np.ndarray,
+    values: np.ndarray,
+    label: str,
+    *,
+    unbounded: np.ndarray | None = None,
+    lowest_wins: bool = False,
+) -> Line2D:
+    """Draw a curve; `_fit` decides later which of its points are shown on the edge."""
     marker = "." if len(k) <= _MARKED else ""
     (line,) = ax.plot(k, values, marker=marker, linewidth=1.4, label=label)
-    return line.get_color()
+    if unbounded is None:
+        unbounded = np.zeros(len(k), bool)
+    style = {"color": line.get_color(), "markersize": 6, "zorder": 4}
+    marks = [ax.plot([], [], sign, clip_on=False, **style)[0] for sign in "^v^"]
+    for mark in marks:
+        mark.set_in_layout(False)
+    line.drawn = _Drawn(k, values, unbounded, _window(values, unbounded, lowest_wins), *marks)
+    line.drawn.inside.set_markerfacecolor("white")
+    return line
 
 
-def _draw_best(ax, k: int, value: float, colour: str, what: str = "best k") -> None:
-    ax.plot(
+def _draw_best(ax, line: Line2D, k: int, value: float) -> None:
+    line.drawn.best = _circle(ax, k, value, line.get_color(), f"best k = {k}")
+
+
+def _circle(ax, k: int, value: float, colour, label: str):
+    (circle,) = ax.plot(
         [k],
         [value],
         "o",
@@ -174,8 +266,11 @@ def _draw_best(ax, k: int, value: float, colour: str, what: str = "best k") -> N
         markerfacecolor="white",
         markeredgewidth=1.8,
         zorder=3,
-        label=f"{what} = {k}",
+        clip_on=False,
+        label=label,
     )
+    circle.set_in_layout(False)
+    return circle
 
 
 def _draw_evaluated(ax, curve, selection: Selection) -> None:
@@ -189,6 +284,84 @@ def _draw_evaluated(ax, curve, selection: Selection) -> None:
         transform=ax.get_xaxis_transform(),
         label=f"evaluated by select_k: {len(evaluated)} of {len(curve.k)}",
     )
+
+
+# ---------------------------------------------------------------------------------------------
+# What the axes show
+
+
+def _window(values: np.ndarray, unbounded: np.ndarray, lowest_wins: bool) -> tuple[float, float]:
+    """The values that the picture should reach to: all, unless a few would flatten the others.
+
+    A few means one k in thirty. They have to make the picture three times as high to be left out,
+    and they are never the ones near the optimum: that is what the picture is for.
+    """
+    if unbounded.sum() <= len(values) / 4:
+        kept = values[~unbounded]
+        if np.ptp(values) <= 1.5 * np.ptp(kept):
+            kept = values
+    else:
+        kept = values  # the rule rather than the exception
+    sign = -1.0 if lowest_wins else 1.0
+    ordered = np.sort(sign * kept)
+    low, high = ordered[0], ordered[-1]
+    few = ordered[min(max(1, len(ordered) // 30), len(ordered) - 1)]
+    if high - low > 3.0 * (high - few) > 0.0:
+        low = few
+    return (low, high) if sign > 0 else (-high, -low)
+
+
+def _fit(ax) -> None:
+    """Set the limits for all curves on the axes, and put what lies beyond them on the edge."""
+    curves = [line.drawn for line in ax.lines if hasattr(line, "drawn")]
+    if not curves:
+        return
+    low = min(curve.window[0] for curve in curves)
+    high = max(curve.window[1] for curve in curves)
+    room = 0.06 * (high - low) or 1.0
+    low, high = low - room, high + room
+    ax.set_ylim(low, high)
+    named = set()
+    for curve in curves:
+        above, below = curve.values > high, curve.values < low
+        inside = curve.unbounded & ~above & ~below
+        curve.inside.set_data(curve.k[inside], curve.values[inside])
+        _put_on_edge(ax, curve.above, curve.k[above], 1.0)
+        _put_on_edge(ax, curve.below, curve.k[below], 0.0)
+        for mark, there in ((curve.above, above), (curve.below, below), (curve.inside, inside)):
+            name = _UNBOUNDED if (curve.unbounded & there).any() else "beyond the picture"
+            mark.set_label("_" if name in named or not there.any() else name)
+            named.add(mark.get_label())
+        if curve.best is not None:
+            _place_best(ax, curve, low, high)
+
+
+def _place_best(ax, curve: _Drawn, low: float, high: float) -> None:
+    k = curve.best.get_xdata()
+    value = curve.values[np.searchsorted(curve.k, k)]
+    if low <= value[0] <= high:
+        curve.best.set_transform(ax.transData)
+        curve.best.set_data(k, value)
+    else:
+        _put_on_edge(ax, curve.best, k, 1.0 if value[0] > high else 0.0)
+
+
+def _put_on_edge(ax, mark: Line2D, k: np.ndarray, edge: float) -> None:
+    mark.set_transform(ax.get_xaxis_transform())
+    mark.set_data(k, np.full(len(k), edge))
+
+
+def _scale_k(ax, k: np.ndarray, scale: str) -> None:
+    from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
+
+    if ax.get_xscale() != scale:
+        ax.set_xscale(scale)
+    if scale == "log":
+        ax.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+        ax.xaxis.set_major_formatter(FuncFormatter(lambda at, _: f"{at:g}"))
+        ax.xaxis.set_minor_locator(NullLocator())
+    else:
+        ax.xaxis.set_major_locator(MaxNLocator(integer=True))
 
 
 def _name(curve: EvidenceCurve | Posterior) -> str:
@@ -346,5 +519,5 @@ def _new_axes(size: tuple[float, float]):
     try:
         import matplotlib.pyplot as plt
     except ImportError as error:
-        raise ImportError("plotting needs matplotlib: pip install mksknn[plot]") from error
+        raise ImportError("plotting needs matplotlib: pip install matplotlib") from error
     return plt.subplots(figsize=size, layout="constrained")[1]

@@ -1,26 +1,22 @@
-"""Votes, means, variances and probabilities of new points, at one (k, ratio) or averaged over many.
+"""Predictions of new points: prepared once, then as often as there are new points.
 
-With w_i the weight of training point i for a new point, r = sigma2/sigma0 and V_l the weight of
-class l among them:
-
-    mean         sum w_i y_i / (sum w_i + r)         classes: V_l / (sum w_i + r)
-    variance     1 / (sigma0 sum w_i + sigma2)
-    probability  (V_l + r/J) / (sum w_i + r)         the mean, and the mass left over spread evenly
-
-The plain vote or average is r = 0.
+`predict` is `prepare` and one call of what it returns. Searching is in `_queries`, voting in
+`_votes`, files in `_archive`.
 """
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass
+import os
+import reprlib
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ._jit import kernel
+from . import _archive
+from ._metrics import Metric, check_metric, column_names
 from ._posterior import Posterior
-from ._queries import LinkFinder, Links
+from ._queries import Index, Links
 from ._selection import Selection
 from ._targets import Targets, encode
 from ._validation import (
@@ -33,17 +29,16 @@ from ._validation import (
     check_sigmas,
     one_of,
 )
+from ._version import __version__
+from ._votes import TIES, Blend, Voters, Votes, combine
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
-TIES = ("nearest", "lowest")
-_TIE = 1e-12  # averaged probabilities nearer than this, relatively, differ by rounding alone
-
 
 @dataclass(frozen=True, eq=False)
 class Prediction:
-    """What `predict` says of n_new points.
+    """What `predict` or a `Predictor` says of n_new points.
 
     Attributes
     ----------
@@ -51,11 +46,10 @@ class Prediction:
         The class of most weight, in the type of y (averaged over k: of highest probability); None
         for regression.
     probability : ndarray, shape (n_new, J), or None
-        Of each class, in the sorted order of the labels (``np.unique(y)``); rows sum to one. None
-        for regression.
+        Of each class, columns as in `classes`; rows sum to one. None for regression.
     mean : ndarray
         Regression: the predicted values, shape (n_new,) or (n_new, outputs) as y has it. Classes:
-        the latent means, shape (n_new, J), columns as in `probability`, whatever the formulation.
+        the latent means, shape (n_new, J), columns as in `classes`, whatever the formulation.
     variance : ndarray, shape (n_new,), or None
         The variance of one latent output; None for the plain vote or average. Averaged over k, it
         is the mean variance within the components plus the variance between their means. The
@@ -64,6 +58,9 @@ class Prediction:
         varies.
     n_neighbors : ndarray of int, shape (n_new,)
         How many training points have a positive weight; 0 is possible with graph "mutual".
+    classes : ndarray, shape (J,), or None
+        The labels in sorted order: which column of `probability` and `mean` is which. None for
+        regression.
     """
 
     label: np.ndarray | None
@@ -71,10 +68,11 @@ class Prediction:
     mean: np.ndarray
     variance: np.ndarray | None
     n_neighbors: np.ndarray
+    classes: np.ndarray | None = None
 
     def __repr__(self) -> str:
         parts = [f"n_new={len(self.mean)}"]
-        for name in ("label", "probability", "mean", "variance", "n_neighbors"):
+        for name in ("label", "probability", "mean", "variance", "n_neighbors", "classes"):
             value = getattr(self, name)
             shape = None if value is None else f"<{'x'.join(map(str, value.shape))} {value.dtype}>"
             parts.append(f"{name}={shape}")
@@ -94,7 +92,7 @@ def predict(
     ties: str = "nearest",
     task: str = "auto",
     center: bool = True,
-    metric: str | None = None,
+    metric: str | Metric | None = None,
 ) -> Prediction:
     """Predict labels or values of new points, with probabilities and variances.
 
@@ -132,14 +130,18 @@ def predict(
     center : bool
         Regression: take the mean off y, and add it back to the prediction, so that a point without
         neighbours gets it. With a model its own choice counts.
-    metric : str, optional
-        "euclidean", "manhattan", "chebyshev", "cosine" or "precomputed". By default the model's,
-        without one "euclidean".
+    metric : str or Metric, optional
+        "euclidean", "manhattan", "chebyshev", "cosine" or "precomputed", or a learned one. By
+        default the model's, without one "euclidean".
 
     Returns
     -------
     Prediction
-        ``label``, ``probability``, ``mean``, ``variance`` and ``n_neighbors``.
+        ``label``, ``probability``, ``mean``, ``variance``, ``n_neighbors`` and ``classes``.
+
+    See Also
+    --------
+    prepare : The same for new points that come one after another.
 
     Examples
     --------
@@ -160,6 +162,83 @@ def predict(
     >>> averaged.label.tolist()
     ['low', 'high']
     """
+    predictor = prepare(
+        X,
+        y,
+        model,
+        k=k,
+        graph=graph,
+        sigma0=sigma0,
+        sigma2=sigma2,
+        ties=ties,
+        task=task,
+        center=center,
+        metric=metric,
+    )
+    return predictor(X_new)
+
+
+def prepare(
+    X: ArrayLike,
+    y: ArrayLike,
+    model: Selection | Posterior | None = None,
+    *,
+    k: int | None = None,
+    graph: str | None = None,
+    sigma0: float | None = None,
+    sigma2: float | None = None,
+    ties: str = "nearest",
+    task: str = "auto",
+    center: bool = True,
+    metric: str | Metric | None = None,
+) -> Predictor:
+    """Do once what every prediction needs, and return a function of new points.
+
+    Mutual and symmetric graphs ask each training point how far its own k-th neighbour is, which
+    takes a ranking of all of them. A `Predictor` has that behind it: calling it costs a search
+    among the training points, and gives to the last bit what `predict` gives.
+
+    Parameters
+    ----------
+    X : array_like, shape (n, d)
+        The training points, or their n x n distances if ``metric="precomputed"``.
+    y : array_like, shape (n,) or (n, outputs)
+        Their labels or values.
+    model : Selection or Posterior, optional
+        As for `predict`.
+    k : int, optional
+        Number of neighbours, from 1 to n - 1, in place of a model.
+    graph : str, optional
+        "knn", "mutual" or "symmetric". By default the model's, without one "symmetric".
+    sigma0, sigma2 : float, optional
+        Both or neither, in place of a model.
+    ties : str
+        "nearest" or "lowest", as for `predict`.
+    task : str
+        "auto", "classification" or "regression".
+    center : bool
+        Regression: whether the mean is taken off y. With a model its own choice counts.
+    metric : str or Metric, optional
+        By default the model's, without one "euclidean".
+
+    Returns
+    -------
+    Predictor
+        To be called with new points, saved, copied, or sent to other threads and processes.
+
+    Examples
+    --------
+    >>> import mksknn
+    >>> X = [[0.0], [1.0], [2.0], [7.0], [8.0], [9.0]]
+    >>> y = ["low", "low", "low", "high", "high", "high"]
+    >>> predictor = mksknn.prepare(X, y, mksknn.select_k(X, y))
+    >>> predictor
+    Predictor(n=6, d=1, k=2, graph='symmetric', metric='euclidean', 2 classes)
+    >>> predictor([[1.5]]).label.tolist()
+    ['low']
+    >>> predictor([[6.0], [8.5]]).label.tolist()
+    ['high', 'high']
+    """
     one_of(ties, TIES, "ties")
     center = check_flag(center, "center")
     given = {"k": k, "graph": graph, "sigma0": sigma0, "sigma2": sigma2, "metric": metric}
@@ -167,16 +246,30 @@ def predict(
         _check_agreement(model, given, center)
         graph, metric, center = model.graph, model.metric, model.center
     graph = one_of("symmetric" if graph is None else graph, GRAPHS, "graph")
-    metric = one_of("euclidean" if metric is None else metric, METRICS, "metric")
-    points = check_points(X, metric)
+    metric = check_metric("euclidean" if metric is None else metric)
+    name = "euclidean" if isinstance(metric, Metric) else metric
+    columns = column_names(X)
+    raw = points = check_points(X, name)
+    if isinstance(metric, Metric):
+        metric.check_columns(X, "X")
+        columns = columns or metric.columns
+        points = check_points(metric.map(raw), name, "X in the metric")
     targets = encode(y, len(points), task, "auto", center)
-    new = check_new_points(X_new, points, metric)
     if model is None:
-        components = _components_of_sigmas(k, graph, sigma0, sigma2, len(points))
+        blend = _blend_of_sigmas(k, graph, sigma0, sigma2, len(points))
     else:
-        components = _components_of_model(model, targets)
-    binary = model is not None and model.formulation == "binary"
-    return average(points, targets, new, components, graph, metric, ties, binary)
+        blend = _blend_of_model(model, targets)
+    return Predictor(
+        graph=graph,
+        metric=metric,
+        ties=ties,
+        binary=model is not None and model.formulation == "binary",
+        columns=columns,
+        blend=blend,
+        voters=Voters.of(targets),
+        index=Index(points, blend.ks, graph, name),
+        corners=_corners(raw, name),
+    )
 
 
 def _check_agreement(model: object, given: dict[str, object], center: bool) -> None:
@@ -195,7 +288,7 @@ def _check_agreement(model: object, given: dict[str, object], center: bool) -> N
                 )
         given = {name: given[name] for name in ("graph", "metric")}
     for name, value in given.items():
-        if value is not None and value != getattr(model, name):
+        if value is not None and not _same(value, getattr(model, name)):
             raise ValueError(
                 f"{name} must be left out or equal the model's {name}={getattr(model, name)!r}; "
                 f"got {value!r}"
@@ -204,9 +297,13 @@ def _check_agreement(model: object, given: dict[str, object], center: bool) -> N
         raise ValueError("center must be True, as it was when the model was selected; got False")
 
 
-def _components_of_sigmas(
-    k: object, graph: str, sigma0: object, sigma2: object, n: int
-) -> Components:
+def _same(one: object, other: object) -> bool:
+    if isinstance(one, Metric) and isinstance(other, Metric):
+        return np.array_equal(one.matrix, other.matrix) and np.array_equal(one.center, other.center)
+    return one is other or one == other
+
+
+def _blend_of_sigmas(k: object, graph: str, sigma0: object, sigma2: object, n: int) -> Blend:
     if k is None:
         raise ValueError("k must be given, or a model from select_k; got neither")
     sigmas = check_sigmas(sigma0, sigma2)
@@ -215,290 +312,363 @@ def _components_of_sigmas(
             "sigma0 and sigma2 must be left out with graph='knn': its weights are not symmetric, "
             f"so no prior goes with them; got sigma0={sigma0!r} and sigma2={sigma2!r}"
         )
-    return Components.single(check_k(k, n), sigmas)
+    return Blend.single(check_k(k, n), sigmas)
 
 
-def _components_of_model(model: Selection | Posterior, targets: Targets) -> Components:
+def _blend_of_model(model: Selection | Posterior, targets: Targets) -> Blend:
+    _check_targets(model, targets)
+    if isinstance(model, Posterior):
+        mixture = model.mixture
+        check_k(mixture.k[-1], targets.n, "model.k")
+        return Blend.many(mixture.k, mixture.ratio, mixture.inverse_sigma0, mixture.weight)
+    k = check_k(model.k, targets.n, "model.k")
+    return Blend.single(k, check_sigmas(model.sigma0, model.sigma2))
+
+
+def _check_targets(model: Selection | Posterior, targets: Targets) -> None:
+    """Refuse a model that was selected on other targets."""
     if (model.formulation == "regression") != (targets.formulation == "regression"):
         raise ValueError(
             f"y must be of the kind that the model was selected on, {model.formulation!r}; got "
             f"{targets.formulation!r} targets: pass the same y and task"
         )
-    if isinstance(model, Posterior):
-        mixture = model.mixture
-        check_k(mixture.k[-1], targets.n, "model.k")
-        return Components.many(mixture.k, mixture.ratio, mixture.inverse_sigma0, mixture.weight)
-    k = check_k(model.k, targets.n, "model.k")
-    return Components.single(k, check_sigmas(model.sigma0, model.sigma2))
+    if targets.classes is None:
+        return
+    known = getattr(model, "classes", None)
+    if known is not None and list(known) != list(targets.classes):
+        raise ValueError(
+            f"y must have the classes that the model was selected on, {reprlib.repr(list(known))}; "
+            f"got {reprlib.repr(targets.classes.tolist())}"
+        )
+    if model.formulation == "binary" and len(targets.classes) != 2:
+        raise ValueError(
+            "y must have the 2 classes that the model was selected on; got "
+            f"{len(targets.classes)} classes"
+        )
 
 
 # ---------------------------------------------------------------------------------------------
-# Components: what a prediction is an average of
+# The predictor
+
+_KIND, _FORMAT = "mksknn predictor", 1
 
 
 @dataclass(frozen=True, eq=False)
-class Components:
-    """Pairs (k, r) in rising order of k, with their weights and E[1/sigma0 | k, r, y].
+class Predictor:
+    """A function of new points, from `prepare` or `load_predictor`.
 
-    A posterior makes many; a Selection, or k and the sigmas, one. The plain vote has r = 0 and no
-    ``inverse_sigma0``, and with it no variance.
+    ``predictor(X_new)`` is a `Prediction`. Nothing in it changes, so threads may share it; it can
+    be pickled, copied and sent to other processes.
+
+    Attributes
+    ----------
+    graph, ties : str
+        As given to `prepare`, or the model's.
+    metric : str or Metric
+        The distance. New points go through a `Metric` as the training points did.
+    columns : tuple of str or None
+        Names of the columns of X, where it had any. New points that have names must have the same
+        ones in the same order.
+    binary : bool
+        Whether there is one latent output for two classes, as in formulation "binary".
+    blend : Blend
+        The k, the ratios sigma2/sigma0 and their weights that predictions are averaged over.
+    voters : Voters
+        The targets of the training points.
+    index : Index
+        The training points laid out for searching, and how far their k-th neighbours are.
+    corners : ndarray, shape (2, d)
+        The lowest and the highest value in each column, by which new points are checked.
     """
 
-    k: np.ndarray  # int64
-    ratio: np.ndarray
-    inverse_sigma0: np.ndarray | None
-    weight: np.ndarray  # sums to one
+    graph: str
+    metric: str | Metric
+    ties: str
+    columns: tuple[str, ...] | None
+    binary: bool
+    blend: Blend
+    voters: Voters
+    index: Index
+    corners: np.ndarray
 
-    @classmethod
-    def single(cls, k: int, sigmas: tuple[float, float] | None) -> Components:
-        """The component of a known k, with known sigmas or none."""
-        ks, one = np.array([k]), np.ones(1)
-        if sigmas is None:
-            return cls(ks, np.zeros(1), None, one)
-        sigma0, sigma2 = sigmas
-        ratio, inverse = sigma2 / sigma0, 1.0 / sigma0
-        if not (ratio > 0 and math.isfinite(ratio) and math.isfinite(inverse)):
+    @property
+    def classes(self) -> np.ndarray | None:
+        """The labels in the order of the columns of probabilities; None for regression."""
+        return self.voters.classes
+
+    def __call__(self, X_new: ArrayLike) -> Prediction:
+        """Predict labels or values of new points, as `predict` does.
+
+        Parameters
+        ----------
+        X_new : array_like, shape (n_new, d)
+            The new points, or their n_new x n distances to the training points.
+
+        Returns
+        -------
+        Prediction
+            ``label``, ``probability``, ``mean``, ``variance``, ``n_neighbors`` and ``classes``.
+        """
+        new = self._check_new(X_new)
+        votes = Votes.empty(len(new), self.voters)
+
+        def work(links: Links, rows: np.ndarray | slice) -> None:
+            votes.put(rows, combine(links, self.voters, self.blend, self.graph, self.ties))
+
+        self.index.run(new, work)
+        return self._prediction(votes)
+
+    def _check_new(self, X_new: object) -> np.ndarray:
+        if self.columns is not None:
+            _check_columns(column_names(X_new), self.columns)
+        if not isinstance(self.metric, Metric):
+            return check_new_points(X_new, self.corners, self.metric)
+        new = check_new_points(X_new, self.corners, "euclidean")
+        with np.errstate(over="ignore", invalid="ignore"):
+            mapped = self.metric.map(new)
+            fits = np.isfinite((mapped * mapped).sum())
+        if not fits:
             raise ValueError(
-                "sigma0 and sigma2 must have a ratio that fits in a float; got "
-                f"sigma0={sigma0!r} and sigma2={sigma2!r}"
+                f"X_new must have distances that fit in a float in metric {self.metric.name!r}; "
+                f"got values up to {np.abs(new).max():g}"
             )
-        return cls(ks, np.array([ratio]), np.array([inverse]), one)
+        return mapped
 
-    @classmethod
-    def many(cls, k, ratio, inverse_sigma0, weight) -> Components:
-        """Components in any order; those without weight are dropped, the others scaled to one."""
-        k, weight = np.asarray(k), np.asarray(weight, dtype=np.float64)
-        order = np.argsort(k, kind="stable")
-        order = order[weight[order] > 0]
-        ratio, inverse = np.asarray(ratio, dtype=np.float64), np.asarray(inverse_sigma0, np.float64)
-        scaled = weight[order] / weight[order].sum()
-        return cls(k[order].astype(np.int64), ratio[order], inverse[order], scaled)
+    def _prediction(self, votes: Votes) -> Prediction:
+        voters, variance = self.voters, None
+        if self.blend.inverse_sigma0 is not None:
+            between = votes.between[:, : voters.n_classes or None]
+            variance = votes.within + (
+                votes.between[:, -1] if self.binary else between.mean(axis=1)
+            )
+        if voters.classes is None:
+            mean = votes.mean + voters.mean
+            mean = mean[:, 0] if voters.flat else mean
+            return Prediction(None, None, mean, variance, votes.n_neighbors, None)
+        label, mean = voters.classes[votes.winner], votes.mean[:, : voters.n_classes].copy()
+        classes = voters.classes.copy()
+        return Prediction(label, votes.probability, mean, variance, votes.n_neighbors, classes)
 
-
-def average(
-    points: np.ndarray,
-    targets: Targets,
-    new: np.ndarray,
-    components: Components,
-    graph: str,
-    metric: str,
-    ties: str,
-    binary: bool = False,
-) -> Prediction:
-    """Predict validated queries block by block; `binary` says what the latent output is."""
-    n_new = len(new)
-    out = Combined.empty(n_new, targets)
-    if n_new:
-        finder = LinkFinder(points, new, int(components.k[-1]), graph, metric)
-
-        def work(links: Links, rows: np.ndarray) -> None:
-            out.put(rows, combine(links, targets, components, graph, ties))
-
-        finder.run(work)
-    variance = None
-    if components.inverse_sigma0 is not None:
-        between = out.between if targets.codes is None else out.between[:, : len(targets.classes)]
-        variance = out.within + (out.between[:, -1] if binary else between.mean(axis=1))
-    if targets.codes is not None:
-        label, mean = targets.classes[out.winner], out.mean[:, : len(targets.classes)].copy()
-        return Prediction(label, out.probability, mean, variance, out.n_neighbors)
-    mean = out.mean + targets.mean
-    return Prediction(None, None, mean[:, 0] if targets.flat else mean, variance, out.n_neighbors)
-
-
-@dataclass(frozen=True, eq=False)
-class Combined:
-    """Predictions of a block of queries; regression has no use for the first two.
-
-    Outputs are those of a regression or the classes, and with two classes their difference.
-    """
-
-    winner: np.ndarray  # int32, the class by number
-    probability: np.ndarray  # (queries, classes)
-    mean: np.ndarray  # (queries, outputs), without the mean that regression took off
-    within: np.ndarray  # variance inside the components, common to all outputs
-    between: np.ndarray  # (queries, outputs), variance of the components' means
-    n_neighbors: np.ndarray  # int64
-
-    @classmethod
-    def empty(cls, n_new: int, targets: Targets) -> Combined:
-        """Room for n_new predictions."""
-        classes = 0 if targets.codes is None else len(targets.classes)
-        wide = (n_new, classes + (classes == 2) if classes else targets.values.shape[1])
-        return cls(
-            np.zeros(n_new, np.int32),
-            np.empty((n_new, classes)),
-            np.empty(wide),
-            np.empty(n_new),
-            np.empty(wide),
-            np.empty(n_new, np.int64),
-        )
-
-    def put(self, rows: np.ndarray, block: Combined) -> None:
-        """Put a block's predictions into their rows."""
-        for name, values in vars(block).items():
-            getattr(self, name)[rows] = values
-
-
-def combine(
-    links: Links, targets: Targets, components: Components, graph: str, ties: str
-) -> Combined:
-    """Average the predictions of the components by the law of total variance.
-
-    mean = E[mean_c], variance = E[1/sigma0 / (sum w + r)] + Var[mean_c]; the second term is summed
-    as squares around the mean, so that nothing cancels. A single component's label is decided by
-    its votes, an average's by the averaged probability. A neighbour has weight in any component.
-    """
-    ks, begins = np.unique(components.k, return_index=True)
-    # graph ks[a] is the first to hold a link of rank p if enters[p] = a
-    enters = np.searchsorted(ks, np.arange(links.k_max + 2))
-    codes, values = targets.codes, targets.values
-    out = Combined.empty(len(links.closest), targets)
-    plain = components.inverse_sigma0 is None
-    _combine(
-        links.starts,
-        links.indices,
-        links.ranks,
-        links.reverse,
-        links.closest,
-        GRAPHS.index(graph),
-        enters,
-        np.append(begins, len(components.k)),
-        components.ratio,
-        np.zeros(len(components.k)) if plain else components.inverse_sigma0,
-        components.weight,
-        np.empty(0, np.int32) if codes is None else codes,
-        np.empty((0, 0)) if values is None else values,
-        ties == "nearest",
-        out.winner,
-        out.probability,
-        out.mean,
-        out.within,
-        out.between,
-        out.n_neighbors,
-    )
-    return out
-
-
-@kernel
-def _combine(
-    starts,
-    indices,
-    ranks,
-    reverse,
-    closest,
-    graph,
-    enters,
-    begins,
-    ratio,
-    inverse_sigma0,
-    weight,
-    codes,
-    values,
-    nearest,
-    winner,
-    probability,
-    mean,
-    within,
-    between,
-    n_neighbors,
-):
-    n_ks = begins.shape[0] - 1
-    outputs, classes = mean.shape[1], probability.shape[1]
-    total = np.empty(n_ks)  # sum of the weights in each graph
-    sums = np.empty((n_ks, outputs))  # and of weight times target; then the mean
-    for q in range(starts.shape[0] - 1):
-        total[:] = 0.0
-        sums[:] = 0.0
-        n_neighbors[q] = 0
-        for e in range(starts[q], starts[q + 1]):
-            i = indices[e]
-            first, second = _entries(ranks[e], reverse[e], graph, enters)
-            n_neighbors[q] += min(first, second) < n_ks
-            for a in (first, second):
-                if a < n_ks:
-                    total[a] += 1.0
-                    if codes.shape[0]:
-                        sums[a, codes[i]] += 1.0
-                        if outputs > classes:
-                            sums[a, classes] += 1.0 if codes[i] else -1.0
-                    else:
-                        for c in range(outputs):
-                            sums[a, c] += values[i, c]
-        for a in range(1, n_ks):  # each graph holds those before it
-            total[a] += total[a - 1]
-            for c in range(outputs):
-                sums[a, c] += sums[a - 1, c]
-
-        left = 0.0  # the mass that no vote has taken
-        within[q] = 0.0
-        for c in range(outputs):
-            mean[q, c] = 0.0
-            between[q, c] = 0.0
-        for a in range(n_ks):
-            mass = 0.0
-            inverse = 0.0
-            for p in range(begins[a], begins[a + 1]):
-                below = total[a] + ratio[p]
-                mass += weight[p]
-                if below > 0.0:
-                    inverse += weight[p] / below
-                    left += weight[p] * (ratio[p] / below)
-                    within[q] += weight[p] * (inverse_sigma0[p] / below)
-                else:  # the plain vote of no neighbours
-                    left += weight[p]
-            if begins[a + 1] - begins[a] == 1:
-                below = total[a] + ratio[begins[a]]
-                for c in range(outputs):
-                    sums[a, c] = sums[a, c] / below if below > 0.0 else 0.0
-            else:
-                inverse /= mass
-                spread = 0.0
-                for p in range(begins[a], begins[a + 1]):
-                    step = 1.0 / (total[a] + ratio[p]) - inverse
-                    spread += weight[p] * step * step
-                for c in range(outputs):
-                    between[q, c] += spread * sums[a, c] * sums[a, c]
-                    sums[a, c] *= inverse
-            for c in range(outputs):
-                mean[q, c] += mass * sums[a, c]
-        for a in range(n_ks):
-            mass = weight[begins[a] : begins[a + 1]].sum()
-            for c in range(outputs):
-                step = sums[a, c] - mean[q, c]
-                between[q, c] += mass * step * step
-        if codes.shape[0] == 0:
-            continue
-
-        for c in range(classes):
-            probability[q, c] = mean[q, c] + left / classes
-        # equal votes make equal means; averages are equal only up to rounding
-        score = mean[q, :classes] if ratio.shape[0] == 1 else probability[q]
-        best = score.max()
-        if ratio.shape[0] > 1:
-            best *= 1.0 - _TIE
-        winner[q] = -1
-        if nearest:
-            for e in range(starts[q], starts[q + 1]):
-                first, second = _entries(ranks[e], reverse[e], graph, enters)
-                if min(first, second) < n_ks and score[codes[indices[e]]] >= best:
-                    winner[q] = codes[indices[e]]
-                    break
-            if winner[q] < 0:
-                winner[q] = codes[closest[q]]
+    def __repr__(self) -> str:
+        ks = self.blend.ks
+        k = f"k={ks[0]}" if len(ks) == 1 else f"k={ks[0]}..{ks[-1]} ({len(ks)} values)"
+        metric = self.metric.name if isinstance(self.metric, Metric) else self.metric
+        if self.classes is None:
+            what = f"{self.voters.values.shape[1]} output{'s' * (len(self.voters.mean) != 1)}"
         else:
-            for c in range(classes):
-                if score[c] >= best:
-                    winner[q] = c
-                    break
+            what = f"{len(self.classes)} classes"
+        size = f"n={self.index.n}"
+        if self.metric != "precomputed":
+            size += f", d={self.corners.shape[1]}"
+        return f"Predictor({size}, {k}, graph={self.graph!r}, metric={metric!r}, {what})"
+
+    def save(self, path: str | os.PathLike) -> None:
+        """Write to a file that `load_predictor` reads, in another process or on another machine.
+
+        The file is an .npz archive of plain arrays and text; nothing is pickled. It gets exactly
+        the name given, and replaces a file of that name only when it is complete.
+
+        Parameters
+        ----------
+        path : str or path-like
+            Where to.
+        """
+        voters, blend = self.voters, self.blend
+        about = {
+            "mksknn": __version__,
+            "graph": self.graph,
+            "ties": self.ties,
+            "binary": self.binary,
+            "columns": None if self.columns is None else list(self.columns),
+            "flat": voters.flat,
+            "n": self.index.n,
+        }
+        arrays = {
+            "k": blend.k,
+            "ratio": blend.ratio,
+            "weight": blend.weight,
+            "radii": self.index.radii,
+            "corners": self.corners,
+        }
+        if blend.inverse_sigma0 is not None:
+            arrays["inverse_sigma0"] = blend.inverse_sigma0
+        if self.index.points is not None:
+            arrays["points"] = self.index.points
+        if voters.classes is None:
+            arrays |= {"values": voters.values, "mean": voters.mean}
+        else:
+            if voters.classes.dtype.kind == "O":
+                names = ", ".join(sorted({type(label).__name__ for label in voters.classes}))
+                raise ValueError(
+                    "y must have labels of one plain type (text, integers, booleans, floats or "
+                    f"dates) for the predictor to be saved; got objects of type {names}"
+                )
+            arrays |= {"classes": voters.classes, "codes": voters.codes}
+        if isinstance(self.metric, Metric):
+            text, learned = _metric_to_file(self.metric)
+            about["metric"], arrays = text, {**arrays, **learned}
+        else:
+            about["metric"] = self.metric
+        _archive.write(path, _KIND, _FORMAT, about, arrays)
 
 
-@kernel
-def _entries(own, other, graph, enters):
-    """The graphs, by number, in which a link of these two ranks gets its first and second unit."""
-    never = enters[enters.shape[0] - 1]
-    if graph == 0:
-        return enters[own], never
-    if graph == 1:
-        return enters[max(own, other)], never
-    return enters[own], enters[other]
+def load_predictor(path: str | os.PathLike) -> Predictor:
+    """Read a predictor that was saved by ``predictor.save(path)``.
+
+    Parameters
+    ----------
+    path : str or path-like
+        The file.
+
+    Returns
+    -------
+    Predictor
+        It predicts what the one that was saved predicts, to the last bit. A file that is truncated,
+        altered, of another kind or of a later format raises a ValueError that says so.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> import mksknn
+    >>> X, y = [[0.0], [1.0], [7.0], [8.0]], ["low", "low", "high", "high"]
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = pathlib.Path(folder) / "model.npz"
+    ...     mksknn.prepare(X, y, k=1).save(path)
+    ...     predictor = mksknn.load_predictor(path)
+    >>> predictor([[6.0]]).label.tolist()
+    ['high']
+    """
+    about, arrays = _archive.read(path, _KIND, _FORMAT)
+    try:
+        return _from_file(about, arrays)
+    except (KeyError, ValueError, TypeError, IndexError, AttributeError) as error:
+        raise ValueError(f"{path} holds no consistent predictor: {error}") from error
+
+
+def _from_file(about: dict, arrays: dict[str, np.ndarray]) -> Predictor:
+    """The predictor, after everything was checked that a kernel relies on."""
+    n, columns = about["n"], about["columns"]
+    _require(type(n) is int and n >= 2, f"n must be an integer of at least 2; got {n!r}")
+    _require(
+        columns is None or all(isinstance(name, str) for name in columns), "columns must be text"
+    )
+    graph, ties = one_of(about["graph"], GRAPHS, "graph"), one_of(about["ties"], TIES, "ties")
+    blend = _blend_from_file(arrays, n)
+    metric = _metric_from_file(about["metric"], arrays)
+    name = "euclidean" if isinstance(metric, Metric) else metric
+    if name == "precomputed":
+        points = np.empty((0, n))
+    else:
+        points = check_points(arrays["points"], name, "points")
+        _require(len(points) == n, f"points must have {n} rows; got {len(points)}")
+    radii = None
+    if graph != "knn":
+        radii = _floats(arrays, "radii", (n, len(blend.ks)))
+        _require((radii >= 0).all() and (np.diff(radii) >= 0).all(), "radii must not fall")
+    return Predictor(
+        graph=graph,
+        metric=metric,
+        ties=ties,
+        columns=None if columns is None else tuple(columns),
+        binary=check_flag(about["binary"], "binary"),
+        blend=blend,
+        voters=_voters_from_file(about, arrays, n),
+        index=Index(points, blend.ks, graph, name, radii),
+        corners=_floats(arrays, "corners", (2, arrays["corners"].shape[-1])),
+    )
+
+
+def _blend_from_file(arrays: dict[str, np.ndarray], n: int) -> Blend:
+    k = arrays["k"]
+    _require(k.ndim == 1 and k.dtype.kind == "i" and len(k) > 0, "k must be integers")
+    _require((np.diff(k) >= 0).all(), "k must rise")
+    check_k(k[0], n)
+    check_k(k[-1], n)
+    inverse = _floats(arrays, "inverse_sigma0", k.shape) if "inverse_sigma0" in arrays else None
+    weight, ratio = _floats(arrays, "weight", k.shape), _floats(arrays, "ratio", k.shape)
+    return Blend(np.ascontiguousarray(k, dtype=np.int64), ratio, inverse, weight)
+
+
+def _voters_from_file(about: dict, arrays: dict[str, np.ndarray], n: int) -> Voters:
+    flat = check_flag(about["flat"], "flat")
+    if "classes" not in arrays:
+        values = _floats(arrays, "values", (n, arrays["values"].shape[-1]))
+        mean = _floats(arrays, "mean", values.shape[1:])
+        return Voters(None, np.empty(0, np.int32), values, mean, flat)
+    classes, codes = arrays["classes"], arrays["codes"]
+    _require(classes.ndim == 1 and len(classes) >= 2, "classes must be at least 2 labels")
+    _require(codes.shape == (n,) and codes.dtype.kind == "i", f"codes must be {n} integers")
+    _require(
+        codes.min() >= 0 and codes.max() < len(classes), "codes must be numbers of the classes"
+    )
+    codes = np.ascontiguousarray(codes, dtype=np.int32)
+    return Voters(classes, codes, np.empty((0, 0)), np.empty(0), flat)
+
+
+def _metric_to_file(metric: Metric) -> tuple[dict, dict[str, np.ndarray]]:
+    """A learned metric as text and arrays."""
+    text, arrays = {}, {}
+    for field in fields(metric):
+        value = getattr(metric, field.name)
+        if isinstance(value, np.ndarray):
+            arrays[f"metric_{field.name}"] = value
+        else:
+            text[field.name] = list(value) if isinstance(value, tuple) else value
+    return text, arrays
+
+
+def _metric_from_file(about: object, arrays: dict[str, np.ndarray]) -> str | Metric:
+    if not isinstance(about, dict):
+        return one_of(about, METRICS, "metric")
+    parts = {
+        name: tuple(value) if name == "columns" and value else value
+        for name, value in about.items()
+    }
+    for field in fields(Metric):
+        if f"metric_{field.name}" in arrays:
+            parts[field.name] = arrays[f"metric_{field.name}"]
+    metric = Metric(**parts)
+    _floats({"matrix": metric.matrix}, "matrix", metric.matrix.shape[:2])
+    return metric
+
+
+def _floats(arrays: dict[str, np.ndarray], name: str, shape: tuple[int, ...]) -> np.ndarray:
+    """An array of finite floats in C order, of this shape."""
+    array = arrays[name]
+    _require(
+        array.shape == shape and array.dtype.kind == "f" and bool(np.isfinite(array).all()),
+        f"{name} must be finite floats of shape {shape}; got shape {array.shape} of {array.dtype}",
+    )
+    return np.ascontiguousarray(array, dtype=np.float64)
+
+
+def _require(held: bool, message: str) -> None:
+    if not held:
+        raise ValueError(message)
+
+
+# ---------------------------------------------------------------------------------------------
+# Columns
+
+
+def _check_columns(seen: tuple[str, ...] | None, known: tuple[str, ...]) -> None:
+    if seen is None or seen == known:
+        return
+    missing = [name for name in known if name not in seen]
+    unknown = [name for name in seen if name not in known]
+    if missing or unknown:
+        words = [f"without {reprlib.repr(missing)}"] * bool(missing)
+        words += [f"with {reprlib.repr(unknown)}"] * bool(unknown)
+        got = " and ".join(words)
+    else:
+        pairs = zip(seen, known)
+        first = next((c for c, (one, other) in enumerate(pairs) if one != other), len(known))
+        got = f"them in another order, from column {first} on {reprlib.repr(list(seen[first:]))}"
+    raise ValueError(f"X_new must have the columns of X, {reprlib.repr(list(known))}; got {got}")
+
+
+def _corners(points: np.ndarray, metric: str) -> np.ndarray:
+    """The lowest and the highest value in each column; of distances only how many there are."""
+    if metric == "precomputed":
+        return np.zeros((2, len(points)))
+    return np.stack([points.min(axis=0), points.max(axis=0)])

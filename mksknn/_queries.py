@@ -1,79 +1,75 @@
-"""Where queries stand among the training points, for every k up to k_max at once.
+"""Where queries stand among the training points, in the graphs of every k at once.
 
-A prediction weighs training point i by two facts: the rank of i in the query's own list, and the
-rank that the query would take in i's list. Every graph at every k follows from the two ranks, so
-one search at k_max serves all k, as averaging over k needs.
+A prediction weighs training point i by two facts: from which k on i is among the query's nearest,
+and from which k on the query would be among i's. For the second it is enough to know how far i's
+k-th neighbours are, for each k that will be asked for: n numbers for each k.
 
-The second rank makes training points matter that the query itself does not have among its nearest:
-point i would adopt the query if it lies nearer than i's k_max-th neighbour. Three routes find them,
-all with the exact distances of `_neighbors`, so all return the same bits:
+The second fact makes training points matter that the query itself does not have among its nearest:
+point i would adopt the query if it lies nearer than i's k-th neighbour. Three routes find them, all
+with the exact distances of `_distances`, so all return the same bits:
 
-- in few dimensions a k-d tree on the training points, in which every node also knows the box around
-  the balls in which its points adopt;
-- in many dimensions the scan in which matrix products rule pairs out, by either rank;
+- in few dimensions the k-d tree of `_tree`;
+- in many dimensions the scan of `_products`, in which matrix products rule pairs out;
 - otherwise (other metrics, precomputed distances, k near n) whole rows of distances.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
+from ._distances import Space
 from ._jit import kernel
 from ._neighbors import (
     PRUNE_DIMENSIONS,
-    SCAN_COLUMNS,
     SCAN_ROWS,
     SORT_BLOCK,
     SORT_SHARE,
-    Pruner,
-    Space,
     choose_route,
-    pack_keys,
-    pair_distance,
     rank,
-    replace_top,
-    select_rows,
-    sort_heap,
-    unpack_keys,
 )
-from ._threads import one_thread_each, run_blocks
+from ._order import pack_keys, replace_top, select_rows, sort_heap, unpack_keys
+from ._products import FEW, Products, Target, scan
+from ._threads import run_blocks
+from ._tree import Tree, build_tree, tree_with_radii, walk_tree, walk_tree_within
+from ._validation import GRAPHS
 
-_GRAPH_CODES = {"knn": 0, "mutual": 1, "symmetric": 2}
 
-
-@dataclass(frozen=True, eq=False)
-class Links:
+class Links(NamedTuple):
     """The training points that can weigh on each query, in the order of (distance, index).
 
-    Query q has the entries ``starts[q]:starts[q + 1]``. Graph "knn" holds the k_max nearest,
-    "mutual" those of them that would have the query among theirs, "symmetric" the k_max nearest and
-    everyone who would adopt the query.
+    Query q has the entries ``starts[q]:starts[q + 1]``. Graphs are counted by their place among the
+    k asked for, and a link that no graph holds has their number. Graph "knn" holds the nearest
+    points, "mutual" those of them that would have the query among theirs, "symmetric" the nearest
+    and everyone who would adopt the query.
     """
 
-    k_max: int
     starts: np.ndarray  # int64, (queries + 1,)
     indices: np.ndarray  # int32, training points
     distances: np.ndarray  # float64
-    ranks: np.ndarray  # int32, rank of the training point in the query's list, k_max + 1 if beyond
-    reverse: np.ndarray  # int32, rank of the query in the point's list, k_max + 1 if beyond
+    own: np.ndarray  # int32, the first graph in which the point is among the query's nearest
+    back: np.ndarray  # int32, the first graph in which the query is among the point's nearest
     closest: np.ndarray  # int32, (queries,), the nearest training point, linked or not
 
 
-class LinkFinder:
-    """The training side of a search for links, made once; then `find` for each block of queries.
+class Index:
+    """Training points laid out for searching, once; then `run` or `find` for any queries.
+
+    Nothing in it changes after it was made, so threads may share it.
 
     Parameters
     ----------
-    points, new : ndarray
-        Validated training points and all queries.
-    k_max : int
-        The largest k that will be asked for.
+    points : ndarray
+        Validated training points, of which a copy is kept. Of precomputed distances nothing is
+        kept, and no rows are needed where the radii are known.
+    ks : ndarray of int
+        The k that will be asked for, rising.
     graph, metric : str
         As in `predict`.
+    radii : ndarray, shape (n, len(ks)), optional
+        Distances of everyone's ks-th neighbours, where they are known already.
     route : str, optional
         "tree", "scan" or "rows", for tests and benchmarks.
     """
@@ -81,141 +77,179 @@ class LinkFinder:
     def __init__(
         self,
         points: np.ndarray,
-        new: np.ndarray,
-        k_max: int,
+        ks: np.ndarray,
         graph: str,
         metric: str,
+        radii: np.ndarray | None = None,
         route: str | None = None,
     ) -> None:
-        self.k_max = k_max
-        self.graph = _GRAPH_CODES[graph]
-        self._new = new
-        self._space = Space(points, metric)
-        self._route = route or _query_route(k_max, self._space)
-        # row i: the distances of i's own neighbours, which the query would have to beat
-        self._lists = np.empty((0, k_max))
-        radii = np.zeros(0)  # empty: nobody adopts
-        if graph != "knn":
-            self._lists = rank(points, k_max, metric).distances
-        if graph == "symmetric":
-            radii = np.ascontiguousarray(self._lists[:, -1])
-        self._radii = radii
-        self._order = None
-        if self._route == "tree":
-            self._tree = _build_tree(points, radii)
-            # neighbouring queries one after another find the same part of the tree in the cache:
-            # 100,000 of them in 3 dimensions took 0.9 s instead of 1.6 s
-            self._order = _build_tree(new, np.zeros(0)).order
-            self._new = new[self._order]
-        elif self._route == "scan":
-            self._pruner = Pruner(self._space, new)
-            self._reach = radii if metric == "cosine" else radii * radii
+        self.n = points.shape[1] if metric == "precomputed" else len(points)
+        self.ks = np.asarray(ks, dtype=np.int64)
+        self.graph = graph
+        self.metric = metric
+        self.radii = np.empty((self.n, 0))  # of k-NN, which asks nobody back
+        # the first graph to hold the p-th nearest
+        self._enters = np.searchsorted(self.ks, np.arange(1, self.k_max + 1)).astype(np.int32)
+        space = Space(points, metric)
+        self.route = route or _query_route(self.n, self.k_max, space)
+        self._code = space.code
+        build = {"tree": self._build_tree, "scan": self._build_scan, "rows": self._build_rows}
+        build[self.route](space, radii)
 
     @property
-    def block(self) -> int:
+    def k_max(self) -> int:
+        """The largest k asked for."""
+        return int(self.ks[-1])
+
+    @property
+    def points(self) -> np.ndarray | None:
+        """The training points in their order; None if distances were given."""
+        if self.metric == "precomputed":
+            return None
+        if self.route != "tree":
+            return self._target.points if self.route == "scan" else self._space.points
+        points = np.empty((self.n, len(self._tree.columns)))
+        points[self._tree.order] = self._tree.columns.T
+        return points
+
+    # The training side. Each route first asks itself how far everyone's neighbours are.
+
+    def _build_tree(self, space: Space, radii: np.ndarray | None) -> None:
+        tree = build_tree(space.points)
+        if self.graph != "knn":
+            if radii is None:
+                radii = np.empty((self.n, len(self.ks)))
+
+                def work(start: int, stop: int) -> None:
+                    walk_tree_within(tree, start, stop, self.ks, self._code, radii)
+
+                run_blocks(work, self.n, _TREE_ROWS)
+            self.radii = radii
+        if self.graph == "symmetric":
+            tree = tree_with_radii(tree, np.ascontiguousarray(radii[:, -1]), self._code)
+        self._tree: Tree = tree
+
+    def _build_scan(self, space: Space, radii: np.ndarray | None) -> None:
+        self._products = Products(space, self.k_max)
+        self._target = Target(space.points.copy(), space.lengths, np.empty(0), self._code)
+        if self.graph != "knn":
+            if radii is None:
+                radii = np.empty((self.n, len(self.ks)))
+
+                def work(start: int, stop: int) -> None:
+                    _, near_d, *_ = self._scan(space.points[start:stop], start)
+                    radii[start:stop] = near_d[:, self.ks - 1]
+
+                run_blocks(work, self.n, SCAN_ROWS)
+            self.radii = radii
+        if self.graph == "symmetric":
+            self._products.adopt(radii[:, -1])
+            self._target = self._target._replace(radii=np.ascontiguousarray(radii[:, -1]))
+
+    def _build_rows(self, space: Space, radii: np.ndarray | None) -> None:
+        if self.graph != "knn":
+            if radii is None:
+                radii = rank(space.points, self.k_max, self.metric).distances[:, self.ks - 1]
+            self.radii = radii
+        # distances that were given say nothing of new points
+        kept = np.empty((0, self.n)) if space.precomputed else space.points.copy()
+        self._space = Space(kept, self.metric)
+
+    # The query side
+
+    def run(self, new: np.ndarray, work: Callable[[Links, np.ndarray | slice], None]) -> None:
+        """Call ``work(links, rows)`` for blocks of queries, on all threads; `rows` says which.
+
+        A few queries are searched at once, on the calling thread.
+        """
+        if 0 < len(new) < FEW:
+            work(self.find(new), slice(None))
+            return
+        block = self._block()
+        order = None
+        if self.route == "tree" and len(new) > block:
+            # neighbouring queries one after another find the same part of the tree in the cache:
+            # 100,000 of them in 3 dimensions took 0.9 s instead of 1.6 s
+            order = build_tree(new).order
+            new = new[order]
+
+        def one(start: int, stop: int) -> None:
+            rows = slice(start, stop) if order is None else order[start:stop]
+            work(self.find(new[start:stop]), rows)
+
+        run_blocks(one, len(new), block)
+
+    def _block(self) -> int:
         """Queries to search at a time: enough to be quick, few enough to hold their links."""
-        if self._route == "rows":
-            return max(1, SORT_BLOCK // len(self._space.points))
-        return SCAN_ROWS if self._route == "scan" else _TREE_ROWS
+        if self.route == "rows":
+            return max(1, SORT_BLOCK // self.n)
+        return SCAN_ROWS if self.route == "scan" else _TREE_ROWS
 
-    def run(self, work: Callable[[Links, np.ndarray], None]) -> None:
-        """Call ``work(links, rows)`` for blocks of queries, on all threads; `rows` says which."""
-        order = np.arange(len(self._new)) if self._order is None else self._order
-
-        def block(start: int, stop: int) -> None:
-            work(self.find(start, stop), order[start:stop])
-
-        with one_thread_each():
-            run_blocks(block, len(self._new), self.block)
-
-    def find(self, start: int, stop: int) -> Links:
-        """Links of the queries ``start:stop``, on the calling thread alone."""
-        near_i = np.empty((stop - start, self.k_max), np.int32)
-        near_d = np.empty((stop - start, self.k_max))
+    def find(self, new: np.ndarray) -> Links:
+        """Links of a block of queries, on the calling thread alone."""
         search = {"tree": self._search_tree, "scan": self._scan, "rows": self._search_rows}
-        *adopters, reverse = search[self._route](start, stop, near_i, near_d)
-        arrays = _join(near_i, near_d, *adopters, reverse, self._lists, self.graph)
-        return Links(self.k_max, *arrays, near_i[:, 0].copy())
+        near_i, near_d, *adopters = search[self.route](new)
+        graph = GRAPHS.index(self.graph)
+        arrays = _join(near_i, near_d, *adopters, self._enters, self.radii, len(self.ks), graph)
+        return Links(*arrays, near_i[:, 0].copy())
 
-    def _search_tree(self, start: int, stop: int, near_i: np.ndarray, near_d: np.ndarray) -> tuple:
-        new = self._new[start:stop]
-        return *_walk_tree(self._tree, new, self._space.code, near_i, near_d), _NO_REVERSE
+    def _room(self, n_rows: int) -> tuple[np.ndarray, np.ndarray]:
+        return np.empty((n_rows, self.k_max), np.int32), np.empty((n_rows, self.k_max))
 
-    def _scan(self, start: int, stop: int, near_i: np.ndarray, near_d: np.ndarray) -> tuple:
-        pruner, space = self._pruner, self._space
-        return *_scan_both(
-            pruner.right,
-            pruner.left[start:stop],
-            pruner.offset[start:stop],
-            self._reach,
-            self._radii,
-            space.points,
-            self._new[start:stop],
-            space.lengths,
-            pruner.lengths[start:stop],
-            space.code,
-            near_i,
-            near_d,
-        ), _NO_REVERSE
+    def _search_tree(self, new: np.ndarray) -> tuple:
+        near = self._room(len(new))
+        return *near, *walk_tree(self._tree, new, self._code, *near)
 
-    def _search_rows(self, start: int, stop: int, near_i: np.ndarray, near_d: np.ndarray) -> tuple:
-        block = self._space.distances(self._new[start:stop])
-        n = block.shape[1]
-        reverse = _NO_REVERSE
-        if self.k_max * SORT_SHARE < n:
-            select_rows(block, -1, near_i, near_d)
+    def _scan(self, new: np.ndarray, first: int = -1) -> tuple:
+        near = self._room(len(new))
+        shadows = self._products.shadows(new)
+        return *near, *scan(self._products.tiles, self._target, shadows, new, first, *near)
+
+    def _search_rows(self, new: np.ndarray) -> tuple:
+        near = self._room(len(new))
+        block = self._space.distances(new)
+        if self.k_max * SORT_SHARE < self.n:
+            select_rows(block, -1, *near)
         else:
-            bits = np.uint64(int(n - 1).bit_length())
+            bits = np.uint64(int(self.n - 1).bit_length())
             keys = np.empty(block.shape, np.uint64)
             pack_keys(block.view(np.uint64), -1, bits, keys)
             keys.sort(axis=1)
-            unpack_keys(keys, n, block, bits, near_i, near_d)
-            if self.graph:
-                # long lists: all queries against one list at a time, while it is in the cache
-                reverse = np.empty(block.shape, np.int32)
-                _rank_columns(block, self._lists, reverse)
-        return *_adopters_of_rows(block, self._radii), reverse
+            unpack_keys(keys, self.n, block, bits, *near)
+        radii = self.radii[:, -1] if self.graph == "symmetric" else np.empty(0)
+        return *near, *_adopters_of_rows(block, np.ascontiguousarray(radii))
 
 
-_NO_REVERSE = np.empty((0, 0), np.int32)
 _TREE_ROWS = 256  # as good as 1024 by time; a query that everyone adopts has n links, so not more
 
 
-def _query_route(k_max: int, space: Space) -> str:
-    n, d = space.points.shape
+def _query_route(n: int, k_max: int, space: Space) -> str:
     route = choose_route(n, k_max, space)
     if route != "scan":
         return "tree" if route == "tree" else "rows"
-    prune = space.metric in ("euclidean", "cosine") and d >= PRUNE_DIMENSIONS
+    prune = space.metric in ("euclidean", "cosine") and space.points.shape[1] >= PRUNE_DIMENSIONS
     return "scan" if prune else "rows"
 
 
 # ---------------------------------------------------------------------------------------------
-# From both ranks to links
+# From neighbours and adopters to links
 
 
 @kernel
-def _standing(own_list, d):
-    """The rank a query at distance d takes in a list: it comes last among equals."""
-    low, high = 0, own_list.shape[0]
+def _first_graph(radii, d):
+    """The first graph in which a point at distance d belongs to a list: last among equals."""
+    low, high = 0, radii.shape[0]
     while low < high:
         middle = (low + high) // 2
-        if own_list[middle] <= d:
+        if radii[middle] <= d:
             low = middle + 1
         else:
             high = middle
-    return low + 1
+    return low
 
 
 @kernel
-def _rank_columns(block, lists, reverse):
-    for j in range(block.shape[1]):
-        for r in range(block.shape[0]):
-            reverse[r, j] = _standing(lists[j], block[r, j])
-
-
-@kernel
-def _join(near_i, near_d, counts, rows, points, distances, reverse, lists, graph):
+def _join(near_i, near_d, counts, rows, points, distances, enters, radii, never, graph):
     """Put the nearest of each query, and after them the adopters beyond, into one list per query.
 
     The adopters come in any order, ``counts[r]`` of them for row r; those among the nearest are
@@ -241,36 +275,34 @@ def _join(near_i, near_d, counts, rows, points, distances, reverse, lists, graph
     starts = np.zeros(n_rows + 1, np.int64)
     link_i = np.empty(size, np.int32)
     link_d = np.empty(size)
-    ranks = np.empty(size, np.int32)
-    back = np.full(size, k + 1, np.int32)
+    own = np.full(size, never, np.int32)
+    back = np.full(size, never, np.int32)
     end = 0
     for r in range(n_rows):
         for c in range(k):
             i = near_i[r, c]
             if graph > 0:
-                place = reverse[r, i] if reverse.size else _standing(lists[i], near_d[r, c])
-                if graph == 1 and place > k:
+                first = _first_graph(radii[i], near_d[r, c])
+                if graph == 1 and first == never:
                     continue
-                back[end] = place
+                back[end] = first
             link_i[end] = i
             link_d[end] = near_d[r, c]
-            ranks[end] = c + 1
+            own[end] = enters[c]
             end += 1
-        first = end
+        begin = end
         end += spot[r] - begins[r]
-        if end > first:
+        if end > begin:
             _sort_into(
                 beyond_i[begins[r] : spot[r]],
                 beyond_d[begins[r] : spot[r]],
-                link_i[first:end],
-                link_d[first:end],
+                link_i[begin:end],
+                link_d[begin:end],
             )
-            for e in range(first, end):
-                i = link_i[e]
-                ranks[e] = k + 1
-                back[e] = reverse[r, i] if reverse.size else _standing(lists[i], link_d[e])
+            for e in range(begin, end):
+                back[e] = _first_graph(radii[link_i[e]], link_d[e])
         starts[r + 1] = end
-    return starts, link_i[:end], link_d[:end], ranks[:end], back[:end]
+    return starts, link_i[:end], link_d[:end], own[:end], back[:end]
 
 
 @kernel
@@ -309,369 +341,3 @@ def _adopters_of_rows(block, radii):
                     distances[e] = block[r, j]
                     e += 1
     return counts, rows, points, distances
-
-
-@kernel
-def _grown(array):
-    out = np.empty(2 * array.shape[0], array.dtype)
-    out[: array.shape[0]] = array
-    return out
-
-
-# ---------------------------------------------------------------------------------------------
-# The scan with matrix products
-
-
-@kernel
-def _scan_both(
-    right, left, offset, reach, radii, points, new, lengths, new_lengths, code, near_i, near_d
-):
-    """Nearest points and adopters of a block of queries: products rule out, distances decide."""
-    n_rows, k = near_i.shape
-    n = points.shape[0]
-    near_d[:] = np.inf
-    near_i[:] = 2147483647
-    adopt = radii.shape[0] > 0
-    counts = np.zeros(n_rows, np.int64)
-    size = 0
-    found_r = np.empty(max(SCAN_COLUMNS, 4 * n_rows * k) if adopt else 0, np.int32)
-    found_i = np.empty(found_r.shape[0], np.int32)
-    found_d = np.empty(found_r.shape[0])
-    limit = np.full(n_rows, np.inf)
-    products = np.empty((n_rows, SCAN_COLUMNS))
-    for begin in range(0, n, SCAN_COLUMNS):
-        end = min(n, begin + SCAN_COLUMNS)
-        if end - begin < SCAN_COLUMNS:
-            products = np.empty((n_rows, end - begin))
-        np.dot(left, np.ascontiguousarray(right[:, begin:end]), products)
-        for r in range(n_rows):
-            length = new_lengths[r] if code == 3 else 0.0
-            if not adopt:
-                limit[r] = _scan_row(
-                    products[r],
-                    begin,
-                    limit[r],
-                    offset[r],
-                    points,
-                    new[r],
-                    lengths,
-                    length,
-                    code,
-                    near_i[r],
-                    near_d[r],
-                )
-                continue
-            if size + end - begin > found_r.shape[0]:
-                found_r, found_i, found_d = _grown(found_r), _grown(found_i), _grown(found_d)
-            limit[r], more = _scan_row_both(
-                products[r],
-                begin,
-                limit[r],
-                offset[r],
-                reach[begin:end],
-                radii,
-                points,
-                new[r],
-                lengths,
-                length,
-                code,
-                near_i[r],
-                near_d[r],
-                found_i[size:],
-                found_d[size:],
-            )
-            found_r[size : size + more] = r
-            counts[r] += more
-            size += more
-    for r in range(n_rows):
-        sort_heap(near_d[r], near_i[r])
-    return counts, found_r[:size], found_i[:size], found_d[:size]
-
-
-# The two rows differ by the adopters. One kernel with a flag for them took five times as long: the
-# compiler keeps the inner loop tight only if nothing in it can be resized or left out.
-
-
-@kernel
-def _scan_row(row, begin, bound, offset, points, x, lengths, length, code, near_i, near_d):
-    for j in range(row.shape[0]):
-        if row[j] <= bound:
-            i = begin + j
-            d = pair_distance(x, points[i], code, length, lengths[i] if code == 3 else 0.0)
-            if d < near_d[0]:  # the index only grows, so a tie loses
-                replace_top(near_d, near_i, d, i)
-                bound = offset + (near_d[0] if code == 3 else near_d[0] * near_d[0])
-    return bound
-
-
-@kernel
-def _scan_row_both(
-    row,
-    begin,
-    bound,
-    offset,
-    reach,
-    radii,
-    points,
-    x,
-    lengths,
-    length,
-    code,
-    near_i,
-    near_d,
-    found_i,
-    found_d,
-):
-    size = 0
-    for j in range(row.shape[0]):
-        if row[j] <= bound or row[j] <= offset + reach[j]:
-            i = begin + j
-            d = pair_distance(x, points[i], code, length, lengths[i] if code == 3 else 0.0)
-            if d < near_d[0]:
-                replace_top(near_d, near_i, d, i)
-                bound = offset + (near_d[0] if code == 3 else near_d[0] * near_d[0])
-            if d < radii[i]:
-                found_i[size] = i
-                found_d[size] = d
-                size += 1
-    return bound, size
-
-
-# ---------------------------------------------------------------------------------------------
-# The tree
-#
-# Distances to a box are computed with the operations of distances to a point, in the same order,
-# and each of them is monotone also after rounding. So a box is never farther than a point in it,
-# not even by one unit in the last place, and what is pruned is beyond doubt. Squares stand for
-# Euclidean distances; the factor _WIDER keeps those whose square root rounds to the same number.
-# The balls' boxes do suffer rounding, by less than _MARGIN of centre plus radius.
-
-_LEAF = 16  # 12 to 32 took the same time in 3 dimensions
-_WIDER = 1.0 + 1e-15
-_MARGIN = 1e-15
-_STACK = 64  # a search keeps one node waiting per level, and 2**31 points make 28 levels
-
-
-class _Tree(NamedTuple):
-    """Nodes by number, the root first; points in the order of the leaves."""
-
-    columns: np.ndarray  # (d, n)
-    order: np.ndarray  # the index of each point
-    radii: np.ndarray  # of each point; empty if nobody adopts
-    boxes: np.ndarray  # (nodes, 2, d), the lowest and the highest corner
-    begin: np.ndarray  # the points of a node
-    end: np.ndarray
-    child: np.ndarray  # the first of two children, the second follows; 0 marks a leaf
-    reach: np.ndarray  # (nodes, 2, d), boxes around the balls of the points in a node
-
-
-@kernel
-def _build_tree(points, radii):
-    """A k-d tree by halving boxes across their longest side; children follow their parents."""
-    n, d = points.shape
-    order = np.arange(n).astype(np.int32)
-    size = 1
-    while size * _LEAF < 2 * n:
-        size *= 2
-    boxes = np.empty((size, 2, d))
-    begin, end = np.empty(size, np.int32), np.empty(size, np.int32)
-    child = np.zeros(size, np.int32)
-    reach = np.empty((size if radii.shape[0] else 0, 2, d))
-    begin[0], end[0] = 0, n
-    made = 1
-    node = 0
-    while node < made:
-        first, last = begin[node], end[node]
-        low, high = boxes[node, 0], boxes[node, 1]
-        low[:] = points[order[first]]
-        high[:] = low
-        for e in range(first, last):
-            i = order[e]
-            for c in range(d):
-                low[c] = min(low[c], points[i, c])
-                high[c] = max(high[c], points[i, c])
-        if radii.shape[0]:
-            reach[node] = boxes[node]
-            for e in range(first, last):
-                i = order[e]
-                for c in range(d):
-                    far = radii[i] + _MARGIN * (radii[i] + abs(points[i, c]))
-                    reach[node, 0, c] = min(reach[node, 0, c], points[i, c] - far)
-                    reach[node, 1, c] = max(reach[node, 1, c], points[i, c] + far)
-        if last - first > _LEAF:
-            axis = np.argmax(high - low)
-            middle = (first + last) // 2
-            _split(points, axis, order, first, last - 1, middle)
-            child[node] = made
-            begin[made], end[made] = first, middle
-            begin[made + 1], end[made + 1] = middle, last
-            made += 2
-        node += 1
-    return _Tree(
-        np.ascontiguousarray(points[order].T),
-        order,
-        radii[order] if radii.shape[0] else radii,
-        boxes[:made],
-        begin[:made],
-        end[:made],
-        child[:made],
-        reach[:made],
-    )
-
-
-@kernel
-def _split(points, axis, order, left, right, middle):
-    """Quickselect: what lies before `middle` is no larger along the axis than what lies after."""
-    while left < right:
-        pivot = points[order[(left + right) // 2], axis]
-        i, j = left, right
-        while i <= j:
-            while points[order[i], axis] < pivot:
-                i += 1
-            while points[order[j], axis] > pivot:
-                j -= 1
-            if i <= j:
-                order[i], order[j] = order[j], order[i]
-                i += 1
-                j -= 1
-        if middle <= j:
-            right = j
-        elif middle >= i:
-            left = i
-        else:
-            return
-
-
-@kernel
-def _to_box(x, box, code):
-    """Distance (Euclidean: its square) of a point to a box."""
-    total = 0.0
-    for c in range(x.shape[0]):
-        gap = max(max(box[0, c] - x[c], x[c] - box[1, c]), 0.0)
-        if code == 0:
-            total += gap * gap
-        elif code == 1:
-            total += gap
-        else:
-            total = max(total, gap)
-    return total
-
-
-@kernel
-def _inside(x, box):
-    for c in range(x.shape[0]):
-        if x[c] < box[0, c] or x[c] > box[1, c]:
-            return False
-    return True
-
-
-@kernel
-def _to_leaf(x, columns, begin, size, code, out):
-    """Distances (Euclidean: their squares) of a point to those in a leaf."""
-    row = out[:size]
-    row[:] = 0.0
-    for c in range(x.shape[0]):
-        column = columns[c, begin : begin + size]
-        if code == 0:
-            for e in range(size):
-                step = x[c] - column[e]
-                row[e] += step * step
-        elif code == 1:
-            for e in range(size):
-                row[e] += abs(x[c] - column[e])
-        else:
-            for e in range(size):
-                row[e] = max(row[e], abs(x[c] - column[e]))
-
-
-@kernel
-def _walk_tree(tree, new, code, near_i, near_d):
-    """Nearest points and adopters of a block of queries."""
-    n_rows, k = near_i.shape
-    near_d[:] = np.inf
-    near_i[:] = 2147483647
-    adopt = tree.radii.shape[0] > 0
-    counts = np.zeros(n_rows, np.int64)
-    size = 0
-    found_r = np.empty(4 * n_rows * k if adopt else 0, np.int32)
-    found_i = np.empty(found_r.shape[0], np.int32)
-    found_d = np.empty(found_r.shape[0])
-    stack = np.empty(_STACK, np.int32)
-    away = np.empty(_STACK)
-    leaf = np.empty(_LEAF)
-    for r in range(n_rows):
-        _find_nearest(tree, new[r], code, near_i[r], near_d[r], stack, away, leaf)
-        if not adopt:
-            continue
-        more = _find_adopters(tree, new[r], code, found_i[size:], found_d[size:], stack, leaf)
-        while more < 0:
-            found_r, found_i, found_d = _grown(found_r), _grown(found_i), _grown(found_d)
-            more = _find_adopters(tree, new[r], code, found_i[size:], found_d[size:], stack, leaf)
-        found_r[size : size + more] = r
-        counts[r] = more
-        size += more
-    return counts, found_r[:size], found_i[:size], found_d[:size]
-
-
-@kernel
-def _find_nearest(tree, x, code, near_i, near_d, stack, away, leaf):
-    """Nearest points of one query, in order."""
-    bound = np.inf
-    stack[0] = 0
-    away[0] = 0.0
-    depth = 1
-    while depth:
-        depth -= 1
-        node = stack[depth]
-        if away[depth] > bound:
-            continue
-        while tree.child[node]:  # down on the nearer side, the other one waits
-            one, two = tree.child[node], tree.child[node] + 1
-            to_one, to_two = _to_box(x, tree.boxes[one], code), _to_box(x, tree.boxes[two], code)
-            if to_two < to_one:
-                one, two, to_two = two, one, to_one
-            if to_two <= bound:
-                stack[depth] = two
-                away[depth] = to_two
-                depth += 1
-            node = one
-        first, size = tree.begin[node], tree.end[node] - tree.begin[node]
-        _to_leaf(x, tree.columns, first, size, code, leaf)
-        for e in range(size):
-            if leaf[e] <= bound:
-                d = np.sqrt(leaf[e]) if code == 0 else leaf[e]
-                i = tree.order[first + e]
-                if d < near_d[0] or (d == near_d[0] and i < near_i[0]):
-                    replace_top(near_d, near_i, d, i)
-                    bound = near_d[0] * near_d[0] * _WIDER if code == 0 else near_d[0]
-    sort_heap(near_d, near_i)
-
-
-@kernel
-def _find_adopters(tree, x, code, found_i, found_d, stack, leaf):
-    """Write the adopters of one query; return how many, or -1 if there is no room for them."""
-    found = 0
-    stack[0] = 0
-    depth = 1
-    while depth:
-        depth -= 1
-        node = stack[depth]
-        if tree.child[node]:
-            for side in range(tree.child[node], tree.child[node] + 2):
-                if _inside(x, tree.reach[side]):
-                    stack[depth] = side
-                    depth += 1
-            continue
-        first, size = tree.begin[node], tree.end[node] - tree.begin[node]
-        if found + size > found_i.shape[0]:
-            return -1
-        _to_leaf(x, tree.columns, first, size, code, leaf)
-        if code == 0:
-            for e in range(size):
-                leaf[e] = np.sqrt(leaf[e])
-        for e in range(size):
-            if leaf[e] < tree.radii[first + e]:
-                found_i[found] = tree.order[first + e]
-                found_d[found] = leaf[e]
-                found += 1
-    return found

@@ -1,256 +1,338 @@
-"""The peak of a profile over r when each value costs a factorization."""
+"""The peak of a profile over r when each value costs a factorization, enclosed with a proof.
+
+Let top be above every eigenvalue u of L, v = log(r / (r + top)) and z = exp(v). Then
+
+    H(v) = log|L + r I| - n log(r + top) = sum over u of log(u/top + (1 - u/top) z)
+
+is a sum of softplus functions of v, up to constants: convex in v, concave in z, its p-th derivative
+bounded for every p. So a polynomial through a few values differs from H by no more than a known
+remainder (docs/theory), and the rule of a search takes three sentences. Begin with values around
+the start until the highest has lower ones, or an end, on both sides: the peak, being single, lies
+between them. Then go on where the upper bound of the profile is highest. Stop when that bound is
+within `_GAP` of the highest value, or below a floor that is given, or when `_BUDGET` values are
+spent, and then the gap that is left is reported.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 
-_GAIN = 1e-10  # stop when the model promises no more than this, in log evidence per output
-_NODES = 6  # how many of the nearest values the model goes through; `_remainder` holds up to 6
-_TRIAL = 0.1  # a step in log r at which a model is tried
-_BEND = 1e-2  # a step in log r for second differences
-_WIDTH = 1e-9  # a bracket in log r that needs no further search
-_ROUGH = 1.0  # a bracket in log r that is narrow enough for a rough search
-_GRID = 256
+from ._graphs import Pairs, degrees
+
+_GAP = 3e-11  # per point: how far the proven upper bound may be above the value found
+_PLACE = 3e-7  # how far from the peak in log r the search may end
+_POLISH = 3  # values at the peak of the polynomial, to come that close
+_BUDGET = 60  # values; 5 to 7 from a good start, 10 to 13 from one off by a factor of ten
+_STEP = 0.15  # in v, between the first values
+_STRIDE = 3.0  # the largest step in search of a bracket
+_CELLS = 32
+_MOST = 20  # nodes of a polynomial
+_DIFFERENCE = 2e-3  # in v, between the five points that give slope and bend at the peak
+_SLOPE = np.array([1.0, -8.0, 0.0, 8.0, -1.0]) / 12.0
+_BEND = np.array([-1.0, 16.0, -30.0, 16.0, -1.0]) / 12.0
+_ROUNDING = 2e-15  # of a log-determinant, of the sizes of the terms it is the sum of
+
+# The largest |d^j sigma / dx^j| / (sigma (1 - sigma)) of the logistic function, j = 1, 2, ...
+_STEEPEST = np.array([1.0, 1.0, 1.0, 1.0, 1.0, 1.8150, 4.25, 10.201, 31.0, 93.03, 345.5, 1247.5])
+_POLES = 2.11  # 2 sum over odd j of j^-3: bounds any derivative by its poles at odd j i pi
 
 
-class Climb:
-    """The search for the r at which log|L + r I| - n log(roughness + r norm) peaks.
+def chebyshev_error(active: int, half_width: float, size: int) -> float:
+    """How far H can be from the polynomial through its values at Chebyshev nodes."""
+    return 2.0 * _POLES * active / size * (half_width / (2.0 * math.pi)) ** size
 
-    The first term is smooth in t = log r (a sum of n softplus functions), the second is known: so a
-    polynomial through a few values of the first predicts the peak, one more value there corrects
-    it, and so on. The peak is single, and is kept between two lower values or an end all the while.
 
-    A search can be left early and taken up again. `lower` and `upper` enclose the height of the
-    peak meanwhile; the upper one is proven, by the polynomial's remainder.
+@dataclass(frozen=True)
+class Spectrum:
+    """What is known of the eigenvalues of a Laplacian without computing any."""
+
+    n: int
+    nulls: int  # eigenvalues that are zero: the components of the graph
+    top: float  # none is larger: twice the largest degree
+    mean: float  # the mean degree
+
+    @classmethod
+    def of(cls, pairs: Pairs, k: int, nulls: int) -> Spectrum:
+        """Of graph k, which has so many components."""
+        degree = degrees(pairs, k)
+        return cls(pairs.n, nulls, 2.0 * max(int(degree.max()), 1), float(degree.mean()))
+
+
+class Curve:
+    """log|L + r I| enclosed at every r, from its values at a few."""
+
+    def __init__(self, spectrum: Spectrum) -> None:
+        self.spectrum = spectrum
+        self.v = np.empty(0)  # rising
+        self.ratio = np.empty(0)
+        self.logdet = np.empty(0)
+        self.height = np.empty(0)  # H
+
+    def place(self, ratio: float) -> float:
+        """v at a ratio."""
+        return -math.log1p(self.spectrum.top / ratio)
+
+    def ratio_at(self, v: float) -> float:
+        """The ratio at v."""
+        return self.spectrum.top / math.expm1(-v)
+
+    def add(self, ratio: float, logdet: float) -> int:
+        """Take in a value; return its position."""
+        v = self.place(ratio)
+        at = int(np.searchsorted(self.v, v))
+        if at < len(self.v) and self.v[at] == v:
+            return at
+        height = logdet - self.spectrum.n * math.log(ratio + self.spectrum.top)
+        self.v, self.ratio = np.insert(self.v, at, v), np.insert(self.ratio, at, ratio)
+        self.logdet = np.insert(self.logdet, at, logdet)
+        self.height = np.insert(self.height, at, height)
+        return at
+
+    @property
+    def noise(self) -> float:
+        """How far rounding may have moved a value."""
+        size = self.spectrum.n * (1.0 + np.abs(np.log(self.ratio + self.spectrum.top)))
+        return _ROUNDING * float((np.abs(self.logdet) + size).max())
+
+    def enclose(self, v: np.ndarray, near: float) -> tuple[np.ndarray, np.ndarray]:
+        """H at each v, and how far it can be off; by the nodes nearest to `near`.
+
+        At least two values must be known.
+        """
+        order = np.argsort(np.abs(self.v - near), kind="stable")[:_MOST]
+        derivatives = self._derivatives(order)
+        nodes = self.v[order]
+        # more nodes than it takes only let rounding grow: as many as serve a few of the v best
+        sample = v[:: max(1, len(v) // 8)]
+        best, count = np.inf, 2
+        for size in range(2, len(nodes) + 1):
+            slack, rounding = self._errors(sample, nodes[:size], derivatives[size - 2])[1:]
+            error = float((slack + rounding).max())
+            if error < best:
+                best, count = error, size
+            if slack.max() <= 0.1 * self.noise:
+                break
+        basis, slack, rounding = self._errors(v, nodes[:count], derivatives[count - 2])
+        return basis @ self.height[order[:count]], slack + rounding
+
+    def _errors(
+        self, v: np.ndarray, nodes: np.ndarray, derivative: float
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The weights of the nodes in their polynomial, its remainder, and what rounding adds."""
+        steps = v[:, None] - nodes
+        basis = _lagrange(nodes, steps)
+        slack = derivative * np.abs(np.prod(steps, axis=1))
+        return basis, slack, self.noise * np.abs(basis).sum(axis=1)
+
+    def _derivatives(self, order: np.ndarray) -> np.ndarray:
+        """A bound on |p-th derivative of H| / p! over the first p nodes, for p = 2, 3, ...
+
+        With s the logistic function and s_i its value for eigenvalue i, sum s_i (1 - s_i) is at
+        most that of equal s_i, whose mean is the slope of H; and the slope rises in v. Concavity
+        in z bounds it at the first node from below and at the last one from above.
+        """
+        p = np.arange(2, len(order) + 1)
+        active = self.spectrum.n - self.spectrum.nulls
+        first, last = np.minimum.accumulate(order)[1:], np.maximum.accumulate(order)[1:]
+        rise, gap, noise = np.diff(self.height), np.diff(self.v), 2.0 * self.noise
+        below = (rise - noise) / np.expm1(gap)  # the slope at the lower node is at least this
+        above = (rise + noise) / -np.expm1(-gap)  # and at the upper one at most this
+        least = np.maximum((below[first] - self.spectrum.nulls) / max(active, 1), 0.0)
+        most = np.minimum((above[last - 1] - self.spectrum.nulls) / max(active, 1), 1.0)
+        mean = np.clip(0.5, least, np.maximum(most, least))
+        table = np.full(len(p), np.inf)
+        known = min(len(p), len(_STEEPEST))
+        factorials = np.cumprod(np.arange(1.0, known + 2.0))[1:]
+        table[:known] = _STEEPEST[:known] * (mean * (1.0 - mean))[:known] / factorials
+        return active * np.minimum(table, _POLES / p * math.pi ** -p.astype(float))
+
+
+def _lagrange(nodes: np.ndarray, steps: np.ndarray) -> np.ndarray:
+    """The weights of the nodes in the polynomial through them; `steps` are v - nodes."""
+    out = np.empty_like(steps)
+    for i, node in enumerate(nodes):
+        others = np.arange(len(nodes)) != i
+        out[:, i] = np.prod(steps[:, others] / (node - nodes[others]), axis=1)
+    return out
+
+
+class PeakSearch:
+    """The search for the r in `bounds` at which log|L + r I| - n log(roughness + r norm) peaks.
+
+    `lower` and `upper` enclose the height of the peak all the while; `ratio` and `logdet` are the
+    best so far, and `curve` holds what was computed.
     """
 
     def __init__(
         self,
-        degrees: np.ndarray,
+        logdet: Callable[[float], float],
+        spectrum: Spectrum,
         norm: float,
         roughness: float,
-        low: float,
-        high: float,
-        start: float | None = None,
+        bounds: tuple[float, float],
+        start: float,
     ) -> None:
-        self.low, self.high = low, high
-        self.ratio, self.logdet = math.nan, math.nan  # the best so far
-        self.lower, self.upper = -math.inf, math.inf
-        self._degrees, self._norm, self._roughness, self._start = degrees, norm, roughness, start
-        self._known: dict[float, float] = {}  # log|L + r I| by log r
-        self._bracket: tuple[float, float, float] | None = None  # of the peak, the best between
-        self._error = math.inf  # of the model's slope, seen at the last value
-
-    def run(
-        self, logdet: Callable[[float], float], floor: float = -math.inf, rough: bool = False
-    ) -> None:
-        """Go on until the peak is found, or is known to be no higher than `floor`.
-
-        A rough search stops as soon as the peak lies between two values not far apart. Each call
-        takes up where the last one stopped.
-        """
-        bottom, top = math.log(self.low), math.log(self.high)
-        # Two ends that need no search. All edges join equal targets: the profile only falls. The
-        # targets are as rough as noise: by Jensen's inequality it only rises.
-        if self._roughness == 0.0:
-            self._finish(logdet, bottom)
-            return
-        if self._roughness / self._norm >= self._degrees.mean():
-            self._finish(logdet, top)
-            return
-
-        def value(t: float) -> float:
-            return self._logdet(logdet, t) - float(self._offset(t))
-
-        if self._bracket is None:
-            self._bracket = _bracket(value, *self._first_step(bottom, top), bottom, top)
-        left, middle, right = self._bracket
-        known, offset, error = self._known, self._offset, self._error
-        while right - left > _WIDTH:
-            nodes = _nodes(known, left, middle, right)
-            self._take(middle)
-            self._bracket, self._error = (left, middle, right), error
-            self.upper = min(self.upper, self._ceiling(nodes, left, right))
-            if self.upper <= floor or (rough and right - left <= _ROUGH):
-                return
-            best, slope, bend = _model_peak(nodes, known, offset, left, right)
-            promised = float(_interpolate(nodes, known, np.array([best]))[0] - offset(best))
-            rounding = 1e-14 * abs(known[middle])
-            gain = promised - value(middle) - rounding
-            if gain <= _GAIN or abs(best - middle) < _WIDTH or not left < best < right:
-                near = right - left <= _TRIAL
-                at_end = near and middle in (left, right) and abs(slope) > 2.0 * error
-                missed = error * (right - left)
-                if bend > 0.0:
-                    missed = min(missed, error * error / (2.0 * bend))
-                if at_end or missed <= _GAIN:
-                    break
-                # nothing to gain, by a model not tried yet: try it a little further on
-                side = right - middle if right - middle > middle - left else left - middle
-                best = middle + math.copysign(min(0.3 * abs(side), _TRIAL), side)
-                promised = float(_interpolate(nodes, known, np.array([best]))[0] - offset(best))
-            # one value may be foretold by luck, so an earlier error is not forgotten at once
-            seen = abs(promised - value(best)) / float(np.abs(nodes - best).min())
-            error = seen if error == math.inf else max(seen, 0.01 * error)
-            left, middle, right = _narrow(value, left, middle, right, best)
-        self._bracket = middle, middle, middle
-        self._finish(logdet, middle)
+        self.curve = Curve(spectrum)
+        self.bounds, self.lower, self.upper = bounds, -math.inf, math.inf
+        self.ratio = self.logdet = math.nan
+        self._logdet, self._norm, self._roughness = logdet, norm, roughness
+        self._start = min(max(start, bounds[0]), bounds[1])
 
     @property
-    def estimate(self) -> float:
-        """The ratio at the peak of the model, so far."""
-        if self._bracket is None or self.lower == self.upper:
-            return self.ratio
-        left, middle, right = self._bracket
-        nodes = _nodes(self._known, left, middle, right)
-        return self._ratio(_model_peak(nodes, self._known, self._offset, left, right)[0])
+    def settled(self) -> bool:
+        """Whether the peak is enclosed as narrowly as promised."""
+        return self.upper - self.lower <= 1.5 * self._tolerance
 
-    def _first_step(self, bottom: float, top: float) -> tuple[float, float]:
-        """Where to begin, and how far away to look next."""
-        least, most = _enclosure(self._degrees, self._norm, self._roughness, bottom, top)
-        if self._start is not None:
-            center, step = math.log(self._start), 0.2
-        elif least > bottom:
-            center, step = least, 1.0
-        else:
-            center, step = math.log(self._degrees.mean()) - 6.0, 2.0
-        return max(min(max(center, least), most, top), bottom), step
+    def run(self, floor: float = -math.inf) -> PeakSearch:
+        """Go on until the peak is found, or is known to be no higher than `floor`."""
+        spectrum, (low, high) = self.curve.spectrum, self.bounds
+        # Two ends that need no search. All edges join equal targets: the profile only falls. The
+        # targets are as rough as noise: by Jensen's inequality it only rises.
+        rough = self._roughness / self._norm >= spectrum.mean
+        if self._roughness == 0.0 or rough:
+            self._visit(low if self._roughness == 0.0 else high)
+            self.upper = self.lower + self.curve.noise
+            return self
+        self._bracket()
+        while True:
+            self.upper, ahead = self._ceiling(floor)
+            if self.upper <= floor or len(self.curve.v) >= _BUDGET:
+                return self
+            if self.upper - self.lower <= self._tolerance:
+                break
+            self._visit(self.curve.ratio_at(ahead))
+        for _ in range(_POLISH):
+            peak = self._model_peak()
+            if abs(math.log(peak / self.ratio)) <= _PLACE:
+                break
+            self._visit(peak)
+        self.upper = max(self.upper, self.lower)
+        return self
 
-    def _logdet(self, logdet: Callable[[float], float], t: float) -> float:
-        if t not in self._known:
-            self._known[t] = logdet(self._ratio(t))
-        return self._known[t]
+    @property
+    def _tolerance(self) -> float:
+        return _GAP * self.curve.spectrum.n + 8.0 * self.curve.noise
 
-    def _ratio(self, t: float) -> float:
-        """exp(t), the ends exactly."""
-        ends = {math.log(self.low): self.low, math.log(self.high): self.high}
-        return ends[t] if t in ends else math.exp(t)
+    def _offset(self, v: np.ndarray) -> np.ndarray:
+        """What is taken off H: the profile is H(v) - n log(q + (top s - q) z) + n log top."""
+        return offset(self.curve.spectrum, self._norm, self._roughness, v)
 
-    def _offset(self, t):
-        return len(self._degrees) * np.log(self._roughness + np.exp(t) * self._norm)
+    def _visit(self, ratio: float) -> None:
+        low, high = self.bounds
+        ratio = min(max(ratio, low), high)
+        if self.curve.place(ratio) not in self.curve.v:
+            self.curve.add(ratio, self._logdet(ratio))
+        n = self.curve.spectrum.n
+        heights = self.curve.logdet - n * np.log(self._roughness + self.curve.ratio * self._norm)
+        best = int(np.argmax(heights))
+        self.lower = float(heights[best])
+        self.ratio, self.logdet = float(self.curve.ratio[best]), float(self.curve.logdet[best])
 
-    def _take(self, t: float) -> None:
-        self.ratio, self.logdet = self._ratio(t), self._known[t]
-        self.lower = self.logdet - float(self._offset(t))
+    def _best(self) -> int:
+        return int(np.flatnonzero(self.curve.ratio == self.ratio)[0])
 
-    def _finish(self, logdet: Callable[[float], float], t: float) -> None:
-        self._logdet(logdet, t)
-        self._take(t)
-        self.upper = self.lower
+    def _bracket(self) -> None:
+        """Values until the highest is inside, or at an end of the bounds."""
+        bottom, ceiling = (self.curve.place(end) for end in self.bounds)
+        self._visit(self._start)
+        v = self.curve.v[0]
+        self._visit(self._clip(v + _STEP if v + _STEP < ceiling else v - _STEP))
+        step = _STEP
+        while True:
+            best, known = self._best(), self.curve.v
+            if best == 0 and known[0] > bottom:
+                self._visit(self._clip(known[0] - step))
+            elif best == len(known) - 1 and known[-1] < ceiling:
+                self._visit(self._clip(known[-1] + step))
+            else:
+                return
+            step = min(2.0 * step, _STRIDE)
 
-    def _ceiling(self, nodes: np.ndarray, left: float, right: float) -> float:
-        """What the profile cannot exceed between left and right."""
-        n = len(self._degrees)
-        grid = np.linspace(left, right, _GRID + 1)
-        bound = _interpolate(nodes, self._known, grid) - self._offset(grid)
-        bound += _remainder(nodes, self._known, n, grid)
-        # between points of the grid the profile bends down, by as much as its second term
-        share = np.exp(grid) * self._norm
-        share = share / (self._roughness + share)
-        bend = n * (0.25 if share[0] < 0.5 < share[-1] else float((share * (1.0 - share)).max()))
-        rounding = 1e-14 * abs(self._known[float(nodes[0])])
-        return float(bound.max()) + bend * (grid[1] - grid[0]) ** 2 / 8.0 + rounding
+    def _clip(self, v: float) -> float:
+        """The ratio at v, the ends of the bounds exactly."""
+        low, high = self.bounds
+        if v <= self.curve.place(low):
+            return low
+        return high if v >= self.curve.place(high) else self.curve.ratio_at(v)
 
+    def _ceiling(self, floor: float) -> tuple[float, float]:
+        """What the profile cannot exceed, and where the bound is highest.
 
-def _enclosure(
-    degrees: np.ndarray, norm: float, roughness: float, bottom: float, top: float
-) -> tuple[float, float]:
-    """Two log r between which the peak lies, the first usually a little below it.
+        Within a cell H lies below its chord, which lies below the chord of H's upper bounds, and
+        the offset bends by n/4 at most: cells are split until what that adds is negligible.
+        """
+        curve, best = self.curve, self._best()
+        n, scale = curve.spectrum.n, curve.spectrum.n * math.log(curve.spectrum.top)
+        left, right = curve.v[max(best - 1, 0)], curve.v[min(best + 1, len(curve.v) - 1)]
+        middle = curve.v[best]
+        begin = np.concatenate(
+            [
+                np.linspace(left, middle, _CELLS // 2, endpoint=False) if left < middle else [],
+                np.linspace(middle, right, _CELLS // 2, endpoint=False) if middle < right else [],
+            ]
+        )
+        end = np.append(begin[1:], right)
+        enough = max(self.lower + 0.5 * self._tolerance, floor)
+        bound, where = -math.inf, float(middle)
+        while True:
+            both = np.concatenate([begin, end])
+            height, slack = curve.enclose(both, float(middle))
+            value = height + slack - self._offset(both) + scale
+            cell = np.maximum(value[: len(begin)], value[len(begin) :])
+            bend = n * _largest_bend(self._share(begin), self._share(end)) * (end - begin) ** 2 / 8
+            worth = np.maximum(0.1 * self._tolerance, 0.05 * (cell - enough))
+            open_cells = (cell + bend > enough) & (bend > worth)
+            closed = cell + bend
+            if (~open_cells).any() and closed[~open_cells].max() > bound:
+                bound = float(closed[~open_cells].max())
+                at = int(np.argmax(np.where(open_cells, -np.inf, closed)))
+                where = float(both[at] if value[at] >= value[at + len(begin)] else end[at])
+            if not open_cells.any():
+                return max(bound, self.lower), where
+            begin, end = _split(begin[open_cells], end[open_cells], 8)
 
-    The slope of the profile is at least what the degrees alone give, since the diagonal of an
-    inverse is at least the inverse of the diagonal; and no eigenvalue exceeds twice the largest
-    degree. Far beyond the second the profile is flat to rounding, and no search would find back.
-    """
-    grid = np.linspace(bottom, top, 200)
-    values, counts = np.unique(degrees, return_counts=True)
-    ratios = np.exp(grid)[:, None]
-    slope = len(degrees) * roughness / (roughness + ratios[:, 0] * norm)
-    slope -= (counts * (values / (values + ratios))).sum(axis=1)
-    rising = np.flatnonzero(slope > 0)
-    least = float(grid[rising[-1]]) if len(rising) else bottom
-    spare = degrees.mean() * norm / roughness - 1.0
-    most = math.log(2.0 * degrees.max()) - math.log(spare) if spare > 0.0 else math.inf
-    return least, most
+    def _share(self, v: np.ndarray) -> np.ndarray:
+        """The slope of the offset over n: the part of r s in q + r s, seen in v."""
+        part = _slope_scale(self.curve.spectrum, self._norm, self._roughness) * np.exp(v)
+        return part / (self._roughness + part)
 
-
-def _bracket(
-    value: Callable[[float], float], center: float, step: float, bottom: float, top: float
-) -> tuple[float, float, float]:
-    """Three points of which the middle one is the highest; at an end, two of them coincide."""
-    other = min(center + step, top) if center < top else max(center - step, bottom)
-    if value(other) > value(center):
-        direction = 1.0 if other > center else -1.0
-        before, here = center, other
-    else:
-        direction = -1.0 if other > center else 1.0
-        before, here = other, center
-    # a model through values farther apart than this is of no use
-    stride = max(3.0, 0.1 * (top - bottom))
-    while True:
-        step = min(2.0 * step, stride)
-        ahead = min(max(here + direction * step, bottom), top)
-        if ahead == here or value(ahead) <= value(here):
-            return (before, here, ahead) if direction > 0 else (ahead, here, before)
-        before, here = here, ahead
-
-
-def _narrow(
-    value: Callable[[float], float], left: float, middle: float, right: float, new: float
-) -> tuple[float, float, float]:
-    """The bracket that is left when one more value within it is known."""
-    if value(new) > value(middle):
-        return (middle, new, right) if new > middle else (left, new, middle)
-    return (left, middle, new) if new > middle else (new, middle, right)
-
-
-def _nodes(known: dict[float, float], left: float, middle: float, right: float) -> np.ndarray:
-    """What the model goes through: the nearest values, the ends of the bracket among them.
-
-    Without the ends, the model could rise beyond the middle there, where the values do not.
-    """
-    near = sorted(known, key=lambda t: abs(t - middle))
-    ends = {left, middle, right}
-    return np.array([*ends, *(t for t in near if t not in ends)][:_NODES])
-
-
-def _model_peak(nodes, known, offset, left, right) -> tuple[float, float, float]:
-    """The peak of the model between left and right, its slope there and how it bends."""
-    for _ in range(6):
-        grid = np.linspace(left, right, 65)
-        best = int(np.argmax(_interpolate(nodes, known, grid) - offset(grid)))
-        left, right = grid[max(best - 1, 0)], grid[min(best + 1, 64)]
-    around = grid[best] + _BEND * np.array([-1.0, 0.0, 1.0])
-    before, here, after = (_interpolate(nodes, known, around) - offset(around)).tolist()
-    slope, bend = (after - before) / (2.0 * _BEND), (2.0 * here - before - after) / _BEND**2
-    return float(grid[best]), slope, bend
-
-
-def _interpolate(nodes: np.ndarray, known: dict[float, float], t: np.ndarray) -> np.ndarray:
-    """The polynomial through the nodes, in Newton's form."""
-    coefficients = np.array([known[node] for node in nodes.tolist()])
-    for level in range(1, len(nodes)):
-        rise = coefficients[level:] - coefficients[level - 1 : -1]
-        coefficients[level:] = rise / (nodes[level:] - nodes[:-level])
-    out = np.full_like(t, coefficients[-1])
-    for coefficient, node in zip(coefficients[-2::-1], nodes[-2::-1], strict=True):
-        out = out * (t - node) + coefficient
-    return out
+    def _model_peak(self) -> float:
+        """The ratio at the peak of the polynomial: Newton's method on its differences."""
+        curve, best = self.curve, self._best()
+        left, right = curve.v[max(best - 1, 0)], curve.v[min(best + 1, len(curve.v) - 1)]
+        near = v = float(curve.v[best])
+        for _ in range(4):
+            grid = v + _DIFFERENCE * np.arange(-2.0, 3.0)
+            height = curve.enclose(grid, near)[0] - self._offset(grid)
+            slope = float(height @ _SLOPE) / _DIFFERENCE
+            bend = float(height @ _BEND) / _DIFFERENCE**2
+            if bend >= 0.0:
+                break
+            v = min(max(v - slope / bend, left), right)
+        return self._clip(v)
 
 
-def _remainder(nodes: np.ndarray, known: dict[float, float], n: int, t: np.ndarray) -> np.ndarray:
-    """How far log|L + e^t I| can be from the polynomial, for t among the nodes (at most 6).
+def offset(spectrum: Spectrum, norm: float, roughness: float, v: np.ndarray) -> np.ndarray:
+    """n log(q + (top s - q) exp(v)): the profile is H less this, plus n log top."""
+    scale = _slope_scale(spectrum, norm, roughness)
+    return spectrum.n * np.log(roughness + scale * np.exp(v))
 
-    Its derivative in t is the sum of p = e^t / (lambda + e^t) over the eigenvalues lambda, and up
-    to the fifth derivative of p none exceeds p (1 - p) in size. The sum of these is at most
-    n u (1 - u), u the mean of the p; and as log|L + r I| is concave in r, the mean at the last node
-    is at most what the last two values give.
-    """
-    before, last = np.sort(nodes)[-2:].tolist()
-    rise = known[last] - known[before] + 1e-14 * (abs(known[last]) + abs(known[before]))
-    mean = rise / -math.expm1(before - last) / n
-    most = n * (mean * (1.0 - mean) if mean < 0.5 else 0.25)
-    product = np.prod([np.abs(t - node) for node in nodes], axis=0)
-    return most * product / math.factorial(len(nodes))
+
+def _slope_scale(spectrum: Spectrum, norm: float, roughness: float) -> float:
+    return max(spectrum.top * norm - roughness, 0.0)
+
+
+def _largest_bend(low: np.ndarray, high: np.ndarray) -> np.ndarray:
+    """The largest p (1 - p) between two shares."""
+    share = np.clip(0.5, low, high)
+    return share * (1.0 - share)
+
+
+def _split(begin: np.ndarray, end: np.ndarray, parts: int) -> tuple[np.ndarray, np.ndarray]:
+    edges = begin[:, None] + (end - begin)[:, None] * np.arange(parts + 1) / parts
+    edges[:, -1] = end
+    return edges[:, :-1].ravel(), edges[:, 1:].ravel()

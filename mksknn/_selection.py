@@ -2,32 +2,25 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ._bounds import all_dense, bounds_pay, race_on, select_by_bounds, select_by_race
-from ._evidence import (
-    EVIDENCE_GRAPHS,
-    RATIO_BOUNDS,
-    Profile,
-    evaluate,
-    evaluate_all,
-    pose,
-)
-from ._logdet import BACKENDS, open_graph
-from ._loo import score
-from ._validation import METRICS, check_executor, check_flag, one_of
+from ._loo import Scored, score
+from ._metrics import Metric
+from ._plan import make_plan, open_graph
+from ._problem import RATIO_BOUNDS, Question, Ranking, pose
+from ._race import find_best, first_depth
+from ._threads import Executor, progress_bar
+from ._validation import check_executor, check_flag, one_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from numpy.typing import ArrayLike
 
-    from ._threads import Executor
+    from ._neighbors import Neighbors
 
 CRITERIA = ("evidence", "loo", "loo_log")
 
@@ -49,18 +42,28 @@ class Selection:
     graph, formulation, criterion : str
         What was selected, and by what.
     certified : bool
-        True when every other k is proven to be no better.
+        True when every other k is proven to be no better: computed from `margin`.
     evaluated : ndarray of int
-        The k whose criterion was computed, or for the evidence of dense graphs, which were
-        inverted to bound the others; every other k was ruled out by bounds.
+        The k of which any determinant was computed (leave-one-out: whose score was); every other k
+        was ruled out by bounds.
     at_bound : bool
         True when sigma2/sigma0 stopped at an end of `ratio_bounds`, having no peak within them: at
         the lower one because (nearly) every edge joins equal targets, at the upper one because the
         graph explains nothing.
-    metric : str
+    metric : str or Metric
         The metric of the ranking.
     center : bool
         Whether regression targets were centred.
+    margin : float
+        By evidence: the best log evidence minus the highest upper bound of any other k, in nats,
+        rounding allowed for; 0 for an exact draw, infinite where there was one k only. By
+        leave-one-out: the best score minus the next.
+    at_k_max : bool
+        True when k is the largest k allowed and larger ones exist: then the limit decided.
+    compared : dict
+        The criterion's best value for each (graph, metric) there was to choose from.
+    classes : ndarray or None
+        The labels, sorted; None for regression.
     """
 
     k: int
@@ -73,8 +76,12 @@ class Selection:
     certified: bool
     evaluated: np.ndarray
     at_bound: bool
-    metric: str = "euclidean"
+    metric: str | Metric = "euclidean"
     center: bool = True
+    margin: float = np.inf
+    at_k_max: bool = False
+    compared: dict[tuple[str, str | Metric], float] = field(default_factory=dict)
+    classes: np.ndarray | None = None
 
     def __repr__(self) -> str:
         parts = [f"k={self.k}"]
@@ -88,11 +95,13 @@ class Selection:
         parts.append(f"certified={self.certified} by {count} evaluation{'s' * (count != 1)}")
         if self.at_bound:
             parts.append("at_bound=True")
+        if self.at_k_max:
+            parts.append("at_k_max=True: larger k may be better")
         return f"Selection({', '.join(parts)})"
 
 
 def select_k(
-    X: ArrayLike,
+    X: ArrayLike | Neighbors,
     y: ArrayLike,
     *,
     criterion: str = "evidence",
@@ -105,7 +114,7 @@ def select_k(
     sigma0: float | None = None,
     sigma2: float | None = None,
     ratio_bounds: tuple[float, float] = RATIO_BOUNDS,
-    metric: str | Sequence[str] = "euclidean",
+    metric: str | Metric | Sequence[str | Metric] = "euclidean",
     executor: Executor | None = None,
     progress: bool = False,
     backend: str = "auto",
@@ -152,115 +161,102 @@ def select_k(
     """
     one_of(criterion, CRITERIA, "criterion")
     executor, progress = check_executor(executor), check_flag(progress, "progress")
-    found = []
-    for one_graph, one_metric in candidates(graph, metric):
-        options = {
-            "graph": one_graph,
-            "formulation": formulation,
-            "task": task,
-            "center": center,
-            "ks": ks,
-            "k_max": k_max,
-            "sigma0": sigma0,
-            "sigma2": sigma2,
-            "ratio_bounds": ratio_bounds,
-            "metric": one_metric,
-            "backend": backend,
-        }
-        if criterion == "evidence":
-            found.append(_select_by_evidence(X, y, executor, progress, **options))
-        else:
-            found.append(_select_by_loo(X, y, criterion, **options))
-    return max(found, key=lambda one: one[0])[1]  # the first among equals
-
-
-def _select_by_evidence(X, y, executor, progress: bool, **options) -> tuple[float, Selection]:
-    """The highest evidence, and the selection it leads to."""
-    problem = pose(X, y, **options)
-    if bounds_pay(problem):
-        k, best, evaluated = select_by_bounds(problem, progress)
-    elif not all_dense(problem):
-        race = select_by_race if executor is None else functools.partial(race_on, executor)
-        k, best, evaluated = race(problem, progress)
-    else:
-        found = evaluate_all(problem, executor, progress)
-        k = int(problem.ks[np.argmax([one.log_evidence for one in found])])
-        best, evaluated = evaluate(problem, k), problem.ks  # once more from nothing, as `_choose`
-    return best.log_evidence, Selection(
-        k=k,
-        sigma0=best.sigma0,
-        sigma2=best.sigma2,
-        log_evidence=best.log_evidence,
-        graph=options["graph"],
-        formulation=problem.targets.formulation,
-        criterion="evidence",
-        certified=True,
-        evaluated=evaluated,
-        at_bound=best.at_bound,
-        metric=options["metric"],
-        center=options["center"],
-    )
-
-
-def candidates(graph: object, metric: object) -> list[tuple[object, object]]:
-    """The (graph, metric) to choose from: both graphs if "auto", each metric of a sequence."""
-    graphs = EVIDENCE_GRAPHS if isinstance(graph, str) and graph == "auto" else (graph,)
-    metrics = [metric]
-    if isinstance(metric, list | tuple):
-        metrics = list(dict.fromkeys(one_of(one, METRICS, "metric") for one in metric))
-        if not metrics or ("precomputed" in metrics and len(metrics) > 1):
-            raise ValueError(
-                "metric must be one name, or a sequence of metrics of the same points "
-                f"(not 'precomputed'); got {metric!r}"
-            )
-    return [(graph, metric) for metric in metrics for graph in graphs]
-
-
-# ---------------------------------------------------------------------------------------------
-# Leave-one-out
-
-
-def _select_by_loo(
-    X: ArrayLike,
-    y: ArrayLike,
-    criterion: str,
-    *,
-    sigma0,
-    sigma2,
-    backend: str,
-    **options,
-) -> tuple[float, Selection]:
-    """The best leave-one-out score, and the selection it leads to."""
-    one_of(backend, BACKENDS, "backend")
-    for name, value in (("sigma0", sigma0), ("sigma2", sigma2)):
-        if value is not None:
-            raise ValueError(f"{name} must be None with criterion={criterion!r}; got {value!r}")
-    by_score = criterion == "loo_log"
-    scored = score(X, y, log_score=by_score, **options)
-    ks, targets = scored.ks, scored.targets
-    scores = scored.log_score if by_score else -scored.error
-    best = int(np.argmax(scores))
-    k = int(ks[best])
-    sigma0, sigma2, log_evidence, at_bound = None, None, None, False
-    if by_score:
-        ratio, q = float(scored.ratio[best]), float(scored.roughness[k])
-        at_bound = ratio in scored.ratio_bounds
-        profile = Profile(targets.n, targets.m, targets.norm, targets.constant, q)
-        sigma0, sigma2 = profile.sigma0(ratio), ratio * profile.sigma0(ratio)
-        if options["graph"] != "knn":
-            opened = open_graph(scored.pairs, k, False, backend)
-            log_evidence = profile.value(ratio, opened.logdet(ratio))
-    return float(scores.max()), Selection(
-        k=k,
+    by_evidence = criterion == "evidence"
+    if not by_evidence:
+        for name, value in (("sigma0", sigma0), ("sigma2", sigma2)):
+            if value is not None:
+                raise ValueError(f"{name} must be None with criterion={criterion!r}; got {value!r}")
+    question = pose(
+        X,
+        y,
+        graph=graph,
+        formulation=formulation,
+        task=task,
+        center=center,
+        ks=ks,
+        k_max=k_max,
         sigma0=sigma0,
         sigma2=sigma2,
-        log_evidence=log_evidence,
-        graph=options["graph"],
-        formulation=targets.formulation,
-        criterion=criterion,
-        certified=True,
-        evaluated=ks,
-        at_bound=at_bound,
-        metric=options["metric"],
-        center=options["center"],
+        ratio_bounds=ratio_bounds,
+        metric=metric,
+        backend=backend,
+        evidence=by_evidence,
+        one=False,
     )
+    found = []
+    for ranking, one_graph in question.candidates():
+        if by_evidence:
+            found.append(_by_evidence(question, ranking, one_graph, executor, progress))
+        else:
+            found.append(_by_loo(question, ranking, one_graph, criterion))
+    best, fields = max(found, key=lambda one: one[0])  # the first among equals
+    return Selection(
+        formulation=question.targets.formulation,
+        criterion=criterion,
+        center=question.center,
+        at_k_max=question.limited and fields["k"] == question.ks[-1],
+        compared={(one["graph"], one["metric"]): value for value, one in found},
+        classes=question.targets.classes,
+        **fields,
+    )
+
+
+def _by_evidence(
+    question: Question, ranking: Ranking, graph: str, executor: Executor | None, progress: bool
+) -> tuple[float, dict]:
+    """The highest evidence, and the selection it leads to."""
+    with progress_bar(f"select_k, {graph}", None, progress) as bar:
+        bar.say("ranking")
+        problem = question.problem(ranking, graph, first_depth(question, ranking))
+        standing = find_best(problem, executor, bar)
+    best = standing.enclosed[standing.best].optimum
+    return best.log_evidence, {
+        "k": int(question.ks[standing.best]),
+        "sigma0": best.sigma0,
+        "sigma2": best.sigma2,
+        "log_evidence": best.log_evidence,
+        "graph": graph,
+        "certified": standing.certified,
+        "evaluated": standing.evaluated,
+        "at_bound": best.at_bound,
+        "metric": ranking.metric,
+        "margin": standing.margin,
+    }
+
+
+def _by_loo(question: Question, ranking: Ranking, graph: str, criterion: str) -> tuple[float, dict]:
+    """The best leave-one-out score, and the selection it leads to."""
+    by_score = criterion == "loo_log"
+    scored = score(question, ranking, graph, log_score=by_score)
+    scores = scored.log_score if by_score else -scored.error
+    best = int(np.argmax(scores))
+    k = int(question.ks[best])
+    others = np.delete(scores, best)
+    fields = {
+        "k": k,
+        "sigma0": None,
+        "sigma2": None,
+        "log_evidence": None,
+        "graph": graph,
+        "certified": True,
+        "evaluated": question.ks,
+        "at_bound": False,
+        "metric": ranking.metric,
+        "margin": float(scores[best] - others.max()) if len(others) else np.inf,
+    }
+    if by_score:
+        fields |= _sigmas_of_score(question, scored, k, float(scored.ratio[best]))
+    return float(scores[best]), fields
+
+
+def _sigmas_of_score(question: Question, scored: Scored, k: int, ratio: float) -> dict:
+    """The sigmas that go with a ratio found by leave-one-out, and the evidence there."""
+    profile = scored.profile(k)
+    sigma0 = profile.sigma0(ratio)
+    value = None
+    if scored.graph != "knn":
+        plan = make_plan(scored.pairs, question.backend)
+        opened = open_graph(scored.pairs, k, plan, many=False)
+        value = profile.value(ratio, opened.logdet(ratio))
+    at_bound = ratio in question.ratio_bounds
+    return {"sigma0": sigma0, "sigma2": ratio * sigma0, "log_evidence": value, "at_bound": at_bound}

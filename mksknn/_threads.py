@@ -1,166 +1,211 @@
-"""Threads: limits on BLAS and OpenMP, blocks of rows on threads, sweeps over k on executors.
+"""Threads: one for each BLAS and OpenMP region, several of our own over pieces of work.
 
-The only file that sets how many threads anything uses. Blocks and chunks are fixed by the problem,
-never by who works on them, and each is computed from nothing but itself: so the answer is the same
-for any number of threads, processes or machines.
+The only file that sets how many threads anything uses. Pieces are fixed by the problem, never by
+who works on them, and each is computed from nothing but itself, with one thread in every library
+below: so the answer is the same for any number of threads, processes or machines, and no thread
+spins for a core it does not have.
 """
 
 from __future__ import annotations
 
 import contextlib
 import contextvars
-import ctypes
 import functools
+import heapq
 import os
 import pickle
+import queue
+import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import (
-    FIRST_EXCEPTION,
-    CancelledError,
-    Future,
-    ProcessPoolExecutor,
-    ThreadPoolExecutor,
-    wait,
-)
+import time
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from concurrent.futures import BrokenExecutor, ProcessPoolExecutor, ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import numba
-import scipy.linalg.cython_blas
+import scipy.linalg.cython_blas  # noqa: F401  (loads the BLAS of np.dot in kernels before a hold)
+from threadpoolctl import LibController, ThreadpoolController
 
-_THREAD_SETTERS = (  # (set, get), as each build of OpenBLAS, MKL and BLIS exports them
-    ("scipy_openblas_set_num_threads", "scipy_openblas_get_num_threads"),
-    ("scipy_openblas_set_num_threads64_", "scipy_openblas_get_num_threads64_"),
-    ("openblas_set_num_threads", "openblas_get_num_threads"),
-    ("openblas_set_num_threads64_", "openblas_get_num_threads64_"),
-    ("MKL_Set_Num_Threads", "MKL_Get_Max_Threads"),
-    ("bli_thread_set_num_threads", "bli_thread_get_num_threads"),
-)
-
-
-class Blas:
-    """The BLAS that an extension module is linked to, found through the module's own symbols."""
-
-    def __init__(self, module_file: str) -> None:
-        self.name = "unknown"
-        self._set = self._get = None
-        self._levels = None  # of nested OpenMP regions: (set, get)
-        self._holders = 0
-        self._before = 1
-        self._lock = threading.Lock()
-        try:
-            library = ctypes.CDLL(module_file)
-        except OSError:
-            return
-        for setter, getter in _THREAD_SETTERS:
-            if hasattr(library, setter) and hasattr(library, getter):
-                self._set, self._get = getattr(library, setter), getattr(library, getter)
-                self.name = _describe(library, setter)
-                break
-        if not any(word in self.name for word in ("OPENMP", "MKL", "BLIS")):
-            with contextlib.suppress(AttributeError):
-                self._levels = (
-                    library.omp_set_max_active_levels,
-                    library.omp_get_max_active_levels,
-                )
-
-    @property
-    def threads(self) -> int | None:
-        """Threads it uses now, None where it does not tell."""
-        return None if self._get is None else int(self._get())
-
-    @property
-    def openmp_levels(self) -> int | None:
-        """How deep OpenMP regions may nest (0: none starts threads); None where nothing tells."""
-        return None if self._levels is None else int(self._levels[1]())
-
-    @contextlib.contextmanager
-    def without_openmp(self) -> Iterator[None]:
-        """Run the module's OpenMP regions, in this thread of Python, on one thread each.
-
-        The BLAS's own threads stay; where they come from OpenMP, nothing is done.
-        """
-        if self._levels is None:
-            yield
-            return
-        set_levels, before = self._levels[0], self.openmp_levels
-        set_levels(0)
-        try:
-            yield
-        finally:
-            set_levels(before)
-
-    @contextlib.contextmanager
-    def one_thread(self) -> Iterator[None]:
-        """Hold it to one thread; the last of several holders gives the old number back."""
-        if self._set is None:
-            yield
-            return
-        with self._lock:
-            if self._holders == 0:
-                self._before = int(self._get())
-                self._set(1)
-            self._holders += 1
-        try:
-            yield
-        finally:
-            with self._lock:
-                self._holders -= 1
-                if self._holders == 0:
-                    self._set(self._before)
-
-
-def _describe(library: ctypes.CDLL, setter: str) -> str:
-    if "openblas" not in setter:
-        return "MKL" if setter.startswith("MKL") else "BLIS"
-    get_config = getattr(library, setter.replace("set_num_threads", "get_config"), None)
-    if get_config is None:
-        return "OpenBLAS"
-    get_config.restype = ctypes.c_char_p
-    return get_config().decode().strip()
-
-
-# Below this size, threads within the BLAS cost more than they save: dpotrf at n = 500 took 1.31 ms
-# on two and 1.44 ms on one, and several times that when other work kept the second core.
-_THREADS_SIZE = 600
-
-
-def blas_threads_for(n: int) -> contextlib.AbstractContextManager:
-    """Hold SciPy's BLAS to one thread where the matrices are too small for more."""
-    return scipy_blas().one_thread() if n < _THREADS_SIZE else contextlib.nullcontext()
-
-
-@functools.cache
-def scipy_blas() -> Blas:
-    """The BLAS under SciPy, which Numba's np.dot uses too."""
-    return Blas(scipy.linalg.cython_blas.__file__)
-
-
-@functools.cache
-def cholmod_blas() -> Blas:
-    """The BLAS under CHOLMOD (nothing to hold without scikit-sparse)."""
-    try:
-        import sksparse.cholmod
-    except ImportError:
-        return Blas("no such library")
-    return Blas(sksparse.cholmod.__file__)
+# ---------------------------------------------------------------------------------------------
+# One thread in each library
 
 
 @contextlib.contextmanager
 def one_thread_each() -> Iterator[None]:
     """Hold every BLAS to one thread and keep OpenMP regions from starting any.
 
-    Work is spread over k, or over the tiles of one large factorization, by threads of our own: so
-    no BLAS thread spins for a core it does not have, and the answer is the same for any number.
+    Holds are counted: the last one to end restores what was found by the first.
     """
-    with scipy_blas().one_thread(), cholmod_blas().one_thread(), cholmod_blas().without_openmp():
+    token = object()
+    try:
+        _limits.hold(token)
         yield
+    finally:
+        _limits.release(token)
+
+
+def blas_names() -> list[str]:
+    """Every BLAS that is loaded: its name, version, way of threading, and threads it would use."""
+    names = []
+    for library in ThreadpoolController().select(user_api="blas").lib_controllers:
+        found = library.info()
+        parts = [found[key] for key in ("version", "threading_layer", "architecture")]
+        text = " ".join([found["internal_api"], *(part for part in parts if part)])
+        names.append(f"{text}, threads: {found['num_threads']} ({Path(library.filepath).name})")
+    return sorted(names)
+
+
+@dataclass(frozen=True, eq=False)
+class _Setting:
+    """One number in one library, and its value while it is held."""
+
+    get: Callable[[], int]
+    set: Callable[[int], object]
+    held: int
+
+    @functools.cached_property
+    def per_thread(self) -> bool:
+        """Whether each thread has a value of its own. Tried out: it depends on the version."""
+        before = self.get()
+        if before == self.held:
+            return False
+        helper = threading.Thread(target=self.set, args=(self.held,))
+        helper.start()
+        helper.join()
+        if self.get() == before:
+            return True
+        self.set(before)
+        return False
+
+    def hold(self, before: dict[_Setting, int]) -> None:
+        """Hold it, with its value kept in `before`, unless it is there already."""
+        if self not in before:
+            before[self] = self.get()
+            if before[self] != self.held:
+                self.set(self.held)
+
+
+def _restore(before: dict[_Setting, int]) -> None:
+    try:
+        for setting, value in before.items():
+            if value != setting.held:
+                setting.set(value)
+    finally:
+        before.clear()
+
+
+class _ThreadState(threading.local):
+    """Who holds in this thread, and what per-thread settings were before."""
+
+    def __init__(self) -> None:
+        self.holders: set[object] = set()
+        self.before: dict[_Setting, int] = {}
+
+
+class _Limits:
+    """The settings of all libraries, and who holds them."""
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self._holders: set[object] = set()
+        self._before: dict[_Setting, int] = {}
+        self._thread = _ThreadState()
+        self._found: dict[str, list[_Setting]] = {}  # by the library's file
+        self._modules = -1
+
+    def hold(self, token: object) -> None:
+        # a library comes with a module (scikit-sparse is imported late), so this tells of new ones
+        if len(sys.modules) != self._modules:
+            self._find()
+        thread = self._thread
+        thread.holders.add(token)
+        for setting in self._per_thread:
+            setting.hold(thread.before)
+        with self.lock:
+            self._holders.add(token)
+            for setting in self._per_process:
+                setting.hold(self._before)
+
+    def release(self, token: object) -> None:
+        thread = self._thread
+        thread.holders.discard(token)
+        if not thread.holders:
+            _restore(thread.before)
+        with self.lock:
+            self._holders.discard(token)
+            if not self._holders:
+                _restore(self._before)
+
+    def forget(self) -> None:
+        """In a child made by fork: the holders are threads of its parent."""
+        self.lock = threading.RLock()
+        _restore(self._before)
+        _restore(self._thread.before)
+        self._holders.clear()
+        self._thread.holders.clear()
+
+    def _find(self) -> None:
+        """Look for libraries that have been loaded since."""
+        with self.lock:
+            self._modules = len(sys.modules)
+            libraries = ThreadpoolController().lib_controllers
+            levels = not any(_runs_on_openmp(library) for library in libraries)
+            for library in libraries:
+                if library.filepath not in self._found:
+                    self._found[library.filepath] = _settings(library, levels)
+            settings = [setting for found in self._found.values() for setting in found]
+            self._per_thread = [setting for setting in settings if setting.per_thread]
+            self._per_process = [setting for setting in settings if not setting.per_thread]
+
+
+def _runs_on_openmp(library: LibController) -> bool:
+    if library.user_api != "blas":
+        return False
+    return library.internal_api == "mkl" or library.info().get("threading_layer") == "openmp"
+
+
+def _settings(library: LibController, levels: bool) -> list[_Setting]:
+    """What to hold in a library; `levels` says whether OpenMP's levels may be.
+
+    SuiteSparse 5 starts four OpenMP threads for each supernode, to copy a few columns, whatever the
+    number of threads set: only without active levels there are none. Then k = 20 in 2-D took
+    0.021 s instead of 0.067 s at n = 10,000, and 0.34 s instead of 0.50 s at n = 100,000. A BLAS
+    that runs on OpenMP itself could wait for the threads it does not get, so there levels stay.
+    """
+    dynlib = library.dynlib
+    if levels and library.user_api == "openmp" and hasattr(dynlib, "omp_set_max_active_levels"):
+        get, set_ = dynlib.omp_get_max_active_levels, dynlib.omp_set_max_active_levels
+        return [_Setting(get, set_, 0)]
+    if library.get_num_threads() is None:
+        return []
+    return [_Setting(library.get_num_threads, functools.partial(_set_threads, library), 1)]
+
+
+def _set_threads(library: LibController, threads: int) -> None:
+    """Set from whichever thread; threadpoolctl 3.7 and later listen to the first one only."""
+    let_go = getattr(library, "clear_controlling_thread", None)
+    if let_go is None:
+        library.set_num_threads(threads)
+        return
+    let_go(force=True)
+    library.set_num_threads(threads)
+    let_go(force=True)
+
+
+_limits = _Limits()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=lambda: _limits.lock.acquire(),
+        after_in_parent=lambda: _limits.lock.release(),
+        after_in_child=_limits.forget,
+    )
 
 
 # ---------------------------------------------------------------------------------------------
-# Blocks of rows
+# Pieces of work on threads of our own
 
 _limit: contextvars.ContextVar[int | None] = contextvars.ContextVar("mksknn_threads", default=None)
 
@@ -181,26 +226,117 @@ def limit_threads(threads: int) -> Iterator[None]:
         _limit.reset(token)
 
 
+class Stopped(Exception):
+    """Nobody waits for this piece of work any more."""
+
+
+_stopping: contextvars.ContextVar[Callable[[], bool]] = contextvars.ContextVar(
+    "mksknn_stopping", default=lambda: False
+)
+
+
+def check_stop() -> None:
+    """End this piece of work here if the call it belongs to has failed or was interrupted."""
+    if _stopping.get()():
+        raise Stopped
+
+
+@contextlib.contextmanager
+def _stopping_when(stopping: Callable[[], bool]) -> Iterator[None]:
+    token = _stopping.set(stopping)
+    try:
+        yield
+    finally:
+        _stopping.reset(token)
+
+
 def run_blocks(work: Callable[[int, int], None], size: int, block: int) -> None:
     """Call ``work(start, stop)`` over ``range(size)`` cut into blocks, on all threads.
 
     The blocks are the same whatever the number of threads, and each writes rows of its own.
     """
-    starts = range(0, size, block)
-    threads = min(thread_count(), len(starts))
-    if threads <= 1:
-        for start in starts:
-            work(start, min(start + block, size))
-        return
-    with ThreadPoolExecutor(threads) as pool:
-        futures = [pool.submit(work, start, min(start + block, size)) for start in starts]
+    run_pieces(lambda start: work(start, min(start + block, size)), range(0, size, block))
+
+
+def run_pieces(work: Callable[[Any], object], pieces: Sequence, threads: int | None = None) -> None:
+    """Call ``work(piece)`` for each piece; each thread takes the next one when it is free.
+
+    The caller's thread is one of them. After an error or an interrupt nobody takes another piece,
+    and whatever runs inside a piece learns of it from `check_stop`.
+    """
+    allowed = thread_count()
+    threads = max(1, min(allowed if threads is None else threads, len(pieces)))
+    outer = _stopping.get()
+    stop = threading.Event()
+    pending, lock = iter(pieces), threading.Lock()
+    errors: list[BaseException] = []
+
+    def stopping() -> bool:
+        return stop.is_set() or outer()
+
+    def take() -> None:
+        with one_thread_each(), limit_threads(max(1, allowed // threads)), _stopping_when(stopping):
+            while True:
+                check_stop()
+                with lock:
+                    piece = next(pending, lock)
+                if piece is lock:
+                    return
+                work(piece)
+
+    def help_out() -> None:
         try:
-            for future in futures:
-                future.result()
-        except BaseException:
-            for future in futures:
-                future.cancel()
+            take()
+        except BaseException as error:
+            errors.append(error)
+            stop.set()
+
+    helpers = [threading.Thread(target=help_out) for _ in range(threads - 1)]
+    try:
+        for helper in helpers:
+            helper.start()
+        take()
+        for helper in helpers:
+            helper.join()
+    except BaseException as error:
+        stop.set()
+        if not errors or not isinstance(error, Stopped):
             raise
+    finally:
+        for helper in helpers:
+            if helper.ident is not None:  # an interrupt may come before it is started
+                helper.join()
+    if errors:
+        raise errors[0]
+
+
+def run_tasks(work: Callable[[Any], object], needs: Mapping[Hashable, Sequence]) -> None:
+    """Call ``work(task)`` for each task after those that it needs, the first one in order first."""
+    number = {task: at for at, task in enumerate(needs)}
+    tasks = list(needs)
+    missing = [len(needs[task]) for task in tasks]
+    waiting: list[list[int]] = [[] for _ in tasks]
+    for task, needed in needs.items():
+        for one in needed:
+            waiting[number[one]].append(number[task])
+    ready = [at for at in range(len(tasks)) if not missing[at]]  # a heap, since it rises
+    changed = threading.Condition()
+
+    def next_task(_: int) -> None:
+        with changed:
+            while not ready:
+                check_stop()  # whoever has what all wait for may have failed
+                changed.wait(0.1)
+            at = heapq.heappop(ready)
+        work(tasks[at])
+        with changed:
+            for other in waiting[at]:
+                missing[other] -= 1
+                if not missing[other]:
+                    heapq.heappush(ready, other)
+            changed.notify_all()
+
+    run_pieces(next_task, range(len(tasks)))
 
 
 # ---------------------------------------------------------------------------------------------
@@ -222,30 +358,26 @@ def map_chunks(
     shared: object,
     chunks: Sequence,
     *,
-    executor: object = None,
+    executor: Any = None,
     threads: bool = False,
     progress: bool = False,
+    name: str = "evaluating",
 ) -> list:
     """``[function(shared, chunk) for chunk in chunks]``, the last chunk (the costliest) first.
 
     `threads` says that `function` releases the GIL, so that threads help when there is no executor.
     """
-    with progress_bar(len(chunks), progress) as tick:
+    with progress_bar(name, len(chunks), progress) as bar:
         if executor is not None:
-            return _on_executor(executor, function, shared, chunks, tick)
-        workers = min(thread_count(), len(chunks)) if threads else 1
-        if workers <= 1:
-            return _in_turn(function, shared, chunks, tick)
-        with one_thread_each(), ThreadPoolExecutor(workers) as pool:
-            return _collect(pool.submit, (function, shared), chunks, tick)
+            return _on_executor(executor, function, shared, chunks, bar)
+        results = [None] * len(chunks)
 
+        def work(at: int) -> None:
+            results[at] = function(shared, chunks[at])
+            bar.update()
 
-def _in_turn(function: Callable, shared: object, chunks: Sequence, tick: Callable) -> list:
-    results = []
-    for chunk in chunks:
-        results.append(function(shared, chunk))
-        tick()
-    return results
+        run_pieces(work, range(len(chunks))[::-1], None if threads else 1)
+        return results
 
 
 # ---------------------------------------------------------------------------------------------
@@ -253,50 +385,43 @@ def _in_turn(function: Callable, shared: object, chunks: Sequence, tick: Callabl
 
 
 def _on_executor(
-    executor: object, function: Callable, shared: object, chunks: Sequence, tick: Callable
+    executor: Any, function: Callable, shared: object, chunks: Sequence, bar: Progress
 ) -> list:
     """Send what the chunks share once to each worker, if the executor lets us."""
+    if isinstance(executor, type):
+        raise TypeError(
+            f"executor must be an instance with a submit method, such as {executor.__name__}(); "
+            f"got the class {executor.__name__} itself"
+        )
     if hasattr(executor, "scatter"):  # a Dask client
-        return _on_dask(executor, function, shared, chunks, tick)
+        return _on_dask(executor, function, shared, chunks, bar)
     if isinstance(executor, ProcessPoolExecutor):  # the same machine: through a file
         with _spooled(shared) as path:
-            return _collect(executor.submit, (_work_spooled, function, path), chunks, tick)
-    return _collect(executor.submit, (_work, function, shared), chunks, tick)
-
-
-_ATTEMPTS = 5  # how often a sweep survives the loss of the data with a Dask worker
-
-
-def _on_dask(
-    client: object, function: Callable, shared: object, chunks: Sequence, tick: Callable
-) -> list:
-    """Chunks on Dask workers. A task of a worker that dies is run again by Dask; if the scattered
-    data die with the last worker that had them, they are scattered again.
-    """
-    submit = functools.partial(client.submit, pure=False)
-    for last in [False] * (_ATTEMPTS - 1) + [True]:
+            return _collect(executor.submit, (_work_spooled, function, path), chunks, bar)
+    if isinstance(executor, ThreadPoolExecutor):
+        stop = threading.Event()
         try:
-            data = client.scatter(shared, broadcast=True, hash=False)
-        except OSError:  # a worker died while they were on their way
-            if last:
-                raise
-            continue
-        try:
-            return _collect(submit, (_work, function, data), chunks, tick)
-        except CancelledError:
-            if last:
-                raise
-    raise AssertionError("unreachable")
+            call = (_work_until, stop.is_set, function, shared)
+            return _collect(executor.submit, call, chunks, bar)
+        finally:
+            stop.set()
+    return _collect(executor.submit, (_work, function, shared), chunks, bar)
 
 
 def _work(function: Callable, shared: object, chunk: object) -> object:
-    """What a worker runs: the workers share the cores, so each keeps to one thread of each kind.
+    """What a worker runs: the workers share the cores, so each keeps to one thread.
 
-    ``MKSKNN_WORKER_THREADS`` in a worker's environment allows it more.
+    ``MKSKNN_WORKER_THREADS`` in a worker's environment allows it more threads of our own.
     """
-    threads = int(os.environ.get(WORKER_THREADS, "1"))
-    with limit_threads(threads), one_thread_each() if threads == 1 else contextlib.nullcontext():
+    with limit_threads(int(os.environ.get(WORKER_THREADS, "1"))), one_thread_each():
         return function(shared, chunk)
+
+
+def _work_until(
+    stopping: Callable[[], bool], function: Callable, shared: object, chunk: object
+) -> object:
+    with _stopping_when(stopping):
+        return _work(function, shared, chunk)
 
 
 @contextlib.contextmanager
@@ -312,7 +437,8 @@ def _spooled(shared: object) -> Iterator[str]:
 
 
 def _work_spooled(function: Callable, path: str, chunk: object) -> object:
-    return _work(function, _load(path), chunk)
+    # a file that is gone tells a worker in the middle of a chunk that its parent has given up
+    return _work_until(lambda: not os.path.exists(path), function, _load(path), chunk)
 
 
 @functools.lru_cache(maxsize=1)
@@ -321,16 +447,86 @@ def _load(path: str) -> object:
     return pickle.loads(Path(path).read_bytes())
 
 
-def _collect(submit: Callable, call: tuple, chunks: Sequence, tick: Callable) -> list:
-    """Submit every chunk and gather the results in order; cancel the rest if one fails."""
-    futures = []
+def _on_dask(
+    client: Any, function: Callable, shared: object, chunks: Sequence, bar: Progress
+) -> list:
+    """Chunks on Dask workers, the data as the result of a task.
+
+    The scheduler keeps what each task was made of, so it runs any of them again, that of the data
+    too, when a worker dies, whatever the moment. (Scattered data are lost with their worker, and
+    ``scatter`` waits for ever if one dies while they are on their way.)
+    """
+    import dask
+
+    submit = functools.partial(client.submit, pure=False)
+    blob = pickle.dumps(shared, protocol=pickle.HIGHEST_PROTOCOL)
+    # its warning of large graphs recommends scatter
+    with dask.config.set({"distributed.admin.large-graph-warning-threshold": "1PB"}):
+        data = _submit(submit, pickle.loads, blob)
+    return _collect(submit, (_work, function, data), chunks, bar, _Patience(client).check)
+
+
+_PATIENCE = 300.0  # seconds without any worker; a cluster that grows on demand takes minutes
+_LOOK = 2.0  # seconds between two looks at the cluster
+
+
+class _Patience:
+    """Ends the wait for a Dask cluster that has no workers."""
+
+    def __init__(self, client: Any) -> None:
+        self._client = client
+        self._alone_since: float | None = None
+
+    def check(self) -> None:
+        if self._client.scheduler_info()["workers"]:
+            self._alone_since = None
+            return
+        now = time.monotonic()
+        if self._alone_since is None:
+            self._alone_since = now
+        if now - self._alone_since > _PATIENCE:
+            raise TimeoutError(
+                f"executor: the Dask cluster has had no worker for {_PATIENCE:.0f} seconds; "
+                "start some, or call without an executor"
+            )
+
+
+def _submit(submit: Callable, *call: object) -> Any:
+    """``submit(*call)``, if it makes a future."""
+    try:
+        future = submit(*call)
+    except BrokenExecutor:
+        raise
+    except RuntimeError as error:
+        raise ValueError(f"executor takes no more work: {error}") from error
+    if not all(hasattr(future, name) for name in ("result", "cancel", "add_done_callback")):
+        raise TypeError(
+            "executor must have a submit method that returns futures (with result, cancel and "
+            f"add_done_callback); it returned {type(future).__name__}"
+        )
+    return future
+
+
+def _collect(
+    submit: Callable,
+    call: tuple,
+    chunks: Sequence,
+    bar: Progress,
+    check: Callable[[], None] = lambda: None,
+) -> list:
+    """Submit every chunk and gather the results in order; cancel the rest if one fails.
+
+    `check` is called now and then while there is nothing to gather.
+    """
+    futures: list[Any] = []
+    finished: queue.SimpleQueue = queue.SimpleQueue()
     try:
         for chunk in reversed(chunks):
-            futures.append(submit(*call, chunk))
-            futures[-1].add_done_callback(lambda done: done.cancelled() or tick())
-        if all(isinstance(future, Future) for future in futures):
-            for done in wait(futures, return_when=FIRST_EXCEPTION).done:
-                done.result()  # what failed is raised now, not when its turn comes
+            futures.append(_submit(submit, *call, chunk))
+            futures[-1].add_done_callback(finished.put)
+        for _ in futures:
+            _next(finished, check).result()  # what failed is raised now, not in its turn
+            bar.update()
         return [future.result() for future in reversed(futures)]
     except BaseException:
         for future in futures:
@@ -338,15 +534,46 @@ def _collect(submit: Callable, call: tuple, chunks: Sequence, tick: Callable) ->
         raise
 
 
+def _next(finished: queue.SimpleQueue, check: Callable[[], None]) -> Any:
+    while True:
+        with contextlib.suppress(queue.Empty):
+            return finished.get(timeout=_LOOK)
+        check()
+
+
+# ---------------------------------------------------------------------------------------------
+# Progress
+
+
+class Progress:
+    """What a call says about how far it is; without a bar, nothing."""
+
+    def __init__(self, bar: Any = None) -> None:
+        self._bar = bar
+        self._lock = threading.Lock()
+
+    def update(self, steps: int = 1) -> None:
+        """So many steps further."""
+        if self._bar is not None:
+            with self._lock:
+                self._bar.update(steps)
+
+    def say(self, text: str) -> None:
+        """Show a few words behind the bar, such as "k left: 14"."""
+        if self._bar is not None:
+            with self._lock:
+                self._bar.set_postfix_str(text)
+
+
 @contextlib.contextmanager
-def progress_bar(total: int | None, progress: bool) -> Iterator[Callable[[], object]]:
-    """A function that advances a progress bar, or does nothing."""
+def progress_bar(description: str, total: int | None, progress: bool) -> Iterator[Progress]:
+    """A bar for one phase of a call, silent unless `progress`."""
     if not progress:
-        yield lambda: None
+        yield Progress()
         return
     try:
         from tqdm.auto import tqdm
     except ImportError as error:
-        raise ImportError("progress=True needs tqdm: pip install mksknn[progress]") from error
-    with tqdm(total=total, unit="step") as bar:
-        yield bar.update
+        raise ImportError("progress=True needs tqdm: pip install tqdm") from error
+    with tqdm(total=total, desc=description, unit="step") as bar:
+        yield Progress(bar)

@@ -68,10 +68,11 @@ def check_points(X: object, metric: str = "euclidean", name: str = "X") -> np.nd
 def check_new_points(
     X_new: object, points: np.ndarray, metric: str, name: str = "X_new"
 ) -> np.ndarray:
-    """Return query points matching the training `points` (n_new x n distances if precomputed)."""
-    new = _as_matrix(X_new, name, allow_empty=True)
-    if new.shape[0] == 0:
-        return np.empty((0, points.shape[1]))
+    """Return query points matching the training `points` (n_new x n distances if precomputed).
+
+    Of the points only the number of columns and their extremes matter: two corners will do.
+    """
+    new = _as_matrix(X_new, name, points.shape[1])
     if new.shape[1] != points.shape[1]:
         what = (
             "a distance to each training point" if metric == "precomputed" else "the columns of X"
@@ -79,6 +80,8 @@ def check_new_points(
         raise ValueError(
             f"{name} must have {points.shape[1]} columns ({what}); got shape {new.shape}"
         )
+    if len(new) == 0:
+        return new
     if metric == "precomputed":
         if (new < 0).any():
             raise ValueError(f"{name} must hold distances >= 0; got {new.min()}")
@@ -92,7 +95,8 @@ def _writable(matrix: np.ndarray) -> np.ndarray:
     return matrix if matrix.flags.writeable else matrix.copy()
 
 
-def _as_matrix(X: object, name: str, allow_empty: bool = False) -> np.ndarray:
+def _as_matrix(X: object, name: str, columns: int | None = None) -> np.ndarray:
+    """A C-ordered float64 matrix; `columns` are known of queries, and there may be none of them."""
     if scipy.sparse.issparse(X):
         raise TypeError(
             f"{name} must be a dense array; got a sparse {type(X).__name__}, which is not "
@@ -107,13 +111,17 @@ def _as_matrix(X: object, name: str, allow_empty: bool = False) -> np.ndarray:
             f"{name} must be a matrix of numbers, all rows of one length; got {_show(X)}"
         ) from error
     if array.dtype.kind == "O":
-        array = _objects_to_float(array, name)
+        array = _objects_to_float(array, name, X)
     if array.dtype.kind not in "fiub":
         raise TypeError(f"{name} must hold real numbers; got dtype {array.dtype}")
-    if allow_empty and array.size == 0 and array.ndim in (1, 2) and array.shape[0] == 0:
-        return np.empty((0, 0))
+    if columns is not None and array.shape in ((0,), (0, 0)):
+        return np.empty((0, columns))
     if array.ndim != 2:
-        hint = f"; use {name}[:, None] for points with one column" if array.ndim == 1 else ""
+        hint = ""
+        if array.ndim == 1 and columns in (None, 1):
+            hint = f"; use {name}[:, None] for points with one column"
+        elif array.ndim == 1:
+            hint = f"; use {name}[None, :] for a single point"
         raise ValueError(
             f"{name} must be a matrix, one row per point; got {array.ndim} dimension(s), "
             f"shape {array.shape}{hint}"
@@ -123,18 +131,27 @@ def _as_matrix(X: object, name: str, allow_empty: bool = False) -> np.ndarray:
     finite = np.isfinite(matrix)
     if not finite.all():
         row, column = np.argwhere(~finite)[0]
+        missing = ": drop or fill in missing values first" if np.isnan(matrix[row, column]) else ""
         raise ValueError(
             f"{name} must be finite; got {name}[{row}, {column}] = {matrix[row, column]}"
+            f"{_column_name(X, column)}{missing}"
         )
     return matrix
 
 
-def _objects_to_float(array: np.ndarray, name: str) -> np.ndarray:
+def _column_name(X: object, column: int) -> str:
+    """Where X is a table with names for its columns, the name of one, to be put into a message."""
+    names = getattr(X, "columns", None)
+    return "" if names is None else f" in column {_show(names[column])}"
+
+
+def _objects_to_float(array: np.ndarray, name: str, X: object = None) -> np.ndarray:
     """Objects are welcome where each is a number (pandas mixes them); text is not read as one."""
-    for value in array.ravel():
+    for at, value in enumerate(array.ravel()):
         if isinstance(value, complex) or not isinstance(value, numbers.Real | np.bool_):
+            where = _column_name(X, at % array.shape[1]) if array.ndim == 2 else ""
             raise TypeError(
-                f"{name} must hold real numbers; got {_show(value)} ({type(value).__name__})"
+                f"{name} must hold real numbers; got {_show(value)} ({type(value).__name__}){where}"
             )
     try:
         return array.astype(np.float64)
@@ -375,6 +392,60 @@ def _is_missing(label: object) -> bool:
         return True
     except ValueError:  # an array
         return False
+
+
+def check_lists(indices: object, distances: object) -> tuple[np.ndarray, np.ndarray]:
+    """Return lists of neighbours (int32) and their distances, or places where there are none."""
+    found = np.asarray(indices)
+    if found.dtype.kind not in "iu":
+        raise TypeError(f"indices must be integers; got dtype {found.dtype}")
+    if found.ndim != 2 or found.shape[0] < 2 or found.shape[1] < 1:
+        raise ValueError(
+            "indices must have a row for each of at least 2 points, and at least 1 column; "
+            f"got shape {found.shape}"
+        )
+    n, k_max = found.shape
+    outside = (found < 0) | (found >= n)
+    if outside.any():
+        row, column = np.argwhere(outside)[0]
+        hint = " (a neighbour that was not found?)" if found[row, column] == -1 else ""
+        raise ValueError(
+            f"indices must be from 0 to {n - 1} (n - 1); "
+            f"got indices[{row}, {column}] = {found[row, column]}{hint}"
+        )
+    own = np.argwhere(found == np.arange(n)[:, None])
+    if len(own):
+        row, column = own[0]
+        raise ValueError(
+            f"indices must not hold a point in its own row; got indices[{row}, {column}] = {row}: "
+            "take the points themselves out"
+        )
+    found = found.astype(np.int32, order="C")
+    ordered = np.sort(found, axis=1)
+    twice = np.argwhere(ordered[:, 1:] == ordered[:, :-1])
+    if len(twice):
+        row, column = twice[0]
+        raise ValueError(
+            f"indices must not repeat a neighbour; got {ordered[row, column]} twice in row {row}"
+        )
+    if distances is None:
+        places = np.arange(1.0, k_max + 1.0)
+        return found, np.tile(places, (n, 1))
+    away = _as_matrix(distances, "distances")
+    if away.shape != found.shape:
+        raise ValueError(
+            f"distances must have the shape of indices, {found.shape}; got {away.shape}"
+        )
+    if (away < 0).any():
+        raise ValueError(f"distances must be >= 0; got {away.min()}")
+    falls = np.argwhere(away[:, 1:] < away[:, :-1])
+    if len(falls):
+        row, column = falls[0]
+        raise ValueError(
+            "distances must not fall along a row; "
+            f"got {away[row, column]} before {away[row, column + 1]} in row {row}"
+        )
+    return found, np.abs(away)  # a copy, without -0.0
 
 
 def check_symmetric(A: object, name: str) -> scipy.sparse.csc_array:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import settings
 
-from mksknn import _logdet, datasets
+from mksknn import _dense, datasets
 
 # Compiling a kernel inside an example would break any deadline.
 settings.register_profile("mksknn", deadline=None, max_examples=60, print_blob=True)
@@ -61,11 +61,11 @@ def counted(monkeypatch):
     """Counts of Cholesky factorizations and tridiagonalizations."""
     counts = {"cholesky": 0, "tridiagonalize": 0}
     for name in counts:
-        routine = getattr(_logdet, name)
+        routine = getattr(_dense, name)
 
         def wrapped(matrix, name=name, routine=routine):
             counts[name] += 1
             return routine(matrix)
 
-        monkeypatch.setattr(_logdet, name, wrapped)
+        monkeypatch.setattr(_dense, name, wrapped)
     return counts

@@ -119,6 +119,16 @@ def weights(X, k, graph="mutual", metric="euclidean"):
     return combine(N, N.T, graph)
 
 
+def nested_weights(indices, k, graph="mutual"):
+    """W_k from lists of the nearest in order (`neighbors`), which serve every k."""
+    n = len(indices)
+    N = np.zeros((n, n), dtype=int)
+    for i in range(n):
+        for j in indices[i, :k]:
+            N[i, j] = 1
+    return combine(N, N.T, graph)
+
+
 def laplacian(W):
     """L = D - W with D the diagonal of the row sums."""
     return np.diag(W.sum(axis=1)).astype(float) - W

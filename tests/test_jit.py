@@ -1,17 +1,15 @@
-"""The compile decorator and the blocks of rows that threads share."""
+"""The compile decorator and its cache."""
 
+import os
 import subprocess
 import sys
-import threading
-import time
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numba
 import numpy as np
 import pytest
 
-from mksknn import _jit, _threads
+from mksknn import _jit
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -26,19 +24,16 @@ def add_one(values):
 # ---------------------------------------------------------------- kernel
 
 
-def test_kernel_falls_back_where_nothing_can_be_cached(monkeypatch):
-    asked = []
+@pytest.mark.skipif(numba.config.DISABLE_JIT, reason="nothing is compiled")
+@pytest.mark.parametrize("error", [RuntimeError("no locator available"), OSError("no such file")])
+def test_kernel_falls_back_where_nothing_can_be_cached(monkeypatch, error):
+    def no_cache(function):
+        raise error
 
-    def njit(cache=False, **options):
-        asked.append(cache)
-        if cache:
-            raise RuntimeError("cannot cache function: no locator available")
-        return numba.njit(**options)
-
-    monkeypatch.setattr(_jit, "njit", njit)
+    monkeypatch.setattr(_jit, "_Cache", no_cache)
     compiled = _jit.kernel(add_one)
-    assert asked == [True, False]
     np.testing.assert_array_equal(compiled(np.arange(3.0)), [1.0, 2.0, 3.0])
+    assert not compiled.stats.cache_path
 
 
 def test_kernel_hides_no_other_error(monkeypatch):
@@ -59,6 +54,133 @@ def test_kernel_releases_the_gil_and_keeps_divisions_plain():
     assert not options.get("parallel", False)
 
 
+# ---------------------------------------------------------------- a package with two kernels
+
+OUTER = """
+from ._jit import kernel
+from .inner import inner
+
+@kernel
+def outer(x):
+    return inner(x) + 1.0
+"""
+INNER = """
+from ._jit import kernel
+
+@kernel
+def inner(x):
+    return {factor} * x
+"""
+RUN = """
+import sys, warnings
+with warnings.catch_warnings(record=True) as caught:
+    warnings.simplefilter("always")
+    from package.outer import outer
+    {before}
+    print(outer(1.0))
+    hits = sum(outer.stats.cache_hits.values())
+    print(hits)
+    for one in caught:
+        print(one.category.__name__, one.message)
+"""
+
+
+@pytest.fixture
+def package(tmp_path):
+    """A function that runs ``outer(1.0)`` in a process of its own: value, hits, warnings."""
+    if numba.config.DISABLE_JIT:
+        pytest.skip("nothing is compiled")
+    folder = tmp_path / "package"
+    folder.mkdir()
+    (folder / "__init__.py").touch()
+    (folder / "outer.py").write_text(OUTER)
+    (folder / "inner.py").write_text(INNER.format(factor=2.0))
+    (folder / "_jit.py").write_text(Path(_jit.__file__).read_text())
+
+    def run(before="", **environment):
+        done = subprocess.run(
+            [sys.executable, "-c", RUN.format(before=before)],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            env={**os.environ, "PYTHONPATH": str(tmp_path), **environment},
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        value, hits, *warned = done.stdout.splitlines()
+        return float(value), int(hits), warned
+
+    run.folder = folder
+    return run
+
+
+def test_a_kernel_is_cached(package):
+    assert package() == (3.0, 0, [])
+    assert list((package.folder / "__pycache__").glob("*.nbc"))
+    assert package() == (3.0, 1, [])
+
+
+def test_a_change_in_another_file_is_noticed(package):
+    assert package() == (3.0, 0, [])
+    (package.folder / "inner.py").write_text(INNER.format(factor=5.0))
+    assert package() == (6.0, 0, [])
+    assert package() == (6.0, 1, [])
+
+
+def test_a_read_only_package_is_cached_elsewhere(package, tmp_path):
+    elsewhere = {"NUMBA_CACHE_DIR": str(tmp_path / "elsewhere")}
+    assert package(**elsewhere) == (3.0, 0, [])
+    assert package(**elsewhere) == (3.0, 1, [])
+    (package.folder / "inner.py").write_text(INNER.format(factor=5.0))
+    assert package(**elsewhere) == (6.0, 0, [])
+    assert not list(package.folder.rglob("*.nbc"))
+
+
+@pytest.mark.parametrize(
+    ("pattern", "content"), [("outer*.nbi", b""), ("outer*.nbc", "half"), ("*.nb?", b"rubbish")]
+)
+def test_a_broken_cache_is_mended(package, pattern, content):
+    package()
+    cache = package.folder / "__pycache__"
+    broken = list(cache.glob(pattern))
+    assert broken
+    for path in broken:
+        whole = path.read_bytes()
+        path.write_bytes(whole[: len(whole) // 2] if content == "half" else content)
+    value, hits, warned = package()
+    assert (value, hits) == (3.0, 0)
+    assert len(warned) == 1
+    assert warned[0].startswith("RuntimeWarning") and str(cache) in warned[0]
+    assert package() == (3.0, 1, [])
+
+
+FULL_DISK = """
+import errno, numba.core.caching as caching
+def full(self, path):
+    raise OSError(errno.ENOSPC, "No space left on device")
+caching.IndexDataCacheFile._open_for_write = full
+"""
+
+
+def test_a_full_disk(package):
+    value, hits, warned = package("exec(%r)" % FULL_DISK)  # noqa: UP031
+    assert (value, hits) == (3.0, 0)
+    assert len(warned) == 1 and "No space left on device" in warned[0]
+    assert str(package.folder / "__pycache__") in warned[0]
+
+
+def test_a_full_disk_with_a_broken_cache(package):
+    package()
+    for path in (package.folder / "__pycache__").glob("*.nbi"):
+        path.write_bytes(b"")
+    value, hits, warned = package("exec(%r)" % FULL_DISK)  # noqa: UP031
+    assert (value, hits) == (3.0, 0)
+    assert len(warned) == 1
+
+
+# ---------------------------------------------------------------- the library
+
+
 @pytest.mark.skipif(numba.config.DISABLE_JIT, reason="nothing is compiled")
 def test_library_works_without_any_place_for_a_cache():
     """A read-only install of a user without a home: Numba finds no place and says so."""
@@ -73,94 +195,10 @@ except RuntimeError:
 else:
     raise SystemExit("the simulation does not work")
 import numpy as np
-from mksknn._neighbors import _lengths  # of all kernels the quickest to compile
-assert _lengths(np.array([[3.0, 4.0]])).tolist() == [5.0]
+from mksknn._distances import row_lengths  # of all kernels the quickest to compile
+assert row_lengths(np.array([[3.0, 4.0]])).tolist() == [5.0]
 """
     done = subprocess.run(
         [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
-
-
-# ---------------------------------------------------------------- threads
-
-
-def test_thread_count_by_default_and_limited():
-    assert _threads.thread_count() == numba.config.NUMBA_NUM_THREADS
-    with _threads.limit_threads(3):
-        assert _threads.thread_count() == 3
-        with _threads.limit_threads(1):
-            assert _threads.thread_count() == 1
-        assert _threads.thread_count() == 3
-    assert _threads.thread_count() == numba.config.NUMBA_NUM_THREADS
-
-
-def test_the_limit_is_lifted_after_an_error_and_is_not_seen_by_other_threads():
-    with pytest.raises(KeyError), _threads.limit_threads(7):
-        with ThreadPoolExecutor(1) as pool:
-            assert pool.submit(_threads.thread_count).result() == numba.config.NUMBA_NUM_THREADS
-        raise KeyError
-    assert _threads.thread_count() == numba.config.NUMBA_NUM_THREADS
-
-
-@pytest.mark.uncompiled
-@pytest.mark.parametrize("threads", [1, 2, 3, 8])
-@pytest.mark.parametrize(
-    ("size", "block"), [(0, 5), (1, 5), (4, 5), (5, 5), (6, 5), (23, 1), (1000, 7)]
-)
-def test_blocks_cover_every_row_once(size, block, threads):
-    seen = []
-    with _threads.limit_threads(threads):
-        _threads.run_blocks(lambda start, stop: seen.append((start, stop)), size, block)
-    expected = [(start, min(start + block, size)) for start in range(0, size, block)]
-    assert sorted(seen) == expected
-
-
-@pytest.mark.parametrize("threads", [2, 3])
-def test_blocks_run_on_as_many_threads_as_allowed(threads):
-    meeting = threading.Barrier(threads, timeout=60)
-    names = set()
-
-    def work(start, stop):
-        names.add(threading.get_ident())
-        meeting.wait()  # passes only if that many work at once
-
-    with _threads.limit_threads(threads):
-        _threads.run_blocks(work, threads, 1)
-    assert len(names) == threads
-
-
-def test_one_thread_starts_none():
-    names = set()
-    with _threads.limit_threads(1):
-        _threads.run_blocks(lambda start, stop: names.add(threading.get_ident()), 10, 3)
-    assert names == {threading.get_ident()}
-
-
-@pytest.mark.parametrize("threads", [1, 2])
-def test_errors_come_out_and_stop_the_rest(threads):
-    done = []
-
-    def work(start, stop):
-        if start == 0:
-            raise ZeroDivisionError("block 0")
-        time.sleep(0.001)
-        done.append(start)
-
-    with _threads.limit_threads(threads), pytest.raises(ZeroDivisionError, match="block 0"):
-        _threads.run_blocks(work, 5000, 1)
-    assert len(done) < 4999
-
-
-def test_calls_within_calls():
-    out = np.zeros((6, 40))
-
-    def work(start, stop):
-        def inner(first, last):
-            out[start:stop, first:last] += 1.0
-
-        _threads.run_blocks(inner, 40, 7)
-
-    with _threads.limit_threads(3):
-        _threads.run_blocks(work, 6, 1)
-    assert (out == 1.0).all()

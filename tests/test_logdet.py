@@ -13,7 +13,6 @@ from scipy.sparse import csc_matrix, tril
 
 import mksknn
 from mksknn import _logdet, _validation
-from mksknn._threads import Blas
 from mksknn._graphs import pairs_by_rank
 from mksknn._logdet import Cholmod, Dense, Opener, SuperLU, fill_and_flops, open_graph
 from mksknn._neighbors import rank
@@ -372,7 +371,6 @@ def fake(request, monkeypatch):
     """CHOLMOD by one of the two APIs, without scikit-sparse; counts the analyses."""
     module, factor = FAKES[request.param]
     monkeypatch.setattr(_logdet, "cholmod", lambda: module)
-    monkeypatch.setattr(_logdet, "cholmod_blas", lambda: Blas("no such library"))
     monkeypatch.setattr(factor, "analyses", 0)
     return factor
 
@@ -453,17 +451,3 @@ def test_grounded_part_is_the_laplacian_less_a_vertex_of_each_component(graph):
         expected = naive.laplacian(W)[np.ix_(opened._kept, opened._kept)]
         np.testing.assert_array_equal(part, expected)
         assert tril(opened._matrix).nnz >= len(part)
-
-
-@REAL
-def test_no_openmp_threads_while_factorizing():
-    """SuiteSparse 5 loses time in them; others in this process get theirs back."""
-    blas = _logdet.cholmod_blas()
-    if blas.openmp_levels is None:
-        pytest.skip("no OpenMP here, or under the BLAS")
-    before = blas.openmp_levels
-    assert before > 0
-    with pytest.raises(KeyError), blas.without_openmp():
-        assert blas.openmp_levels == 0
-        raise KeyError
-    assert blas.openmp_levels == before

@@ -13,8 +13,9 @@ from hypothesis.extra.numpy import arrays
 
 import mksknn
 from mksknn import _neighbors, _validation
+from mksknn._metrics import Metric
+from mksknn._neighbors import rank
 from mksknn._threads import limit_threads
-from mksknn._neighbors import nearest, rank
 
 METRICS = ("euclidean", "manhattan", "chebyshev", "cosine", "precomputed")
 TREE_METRICS = ("euclidean", "manhattan", "chebyshev")
@@ -332,51 +333,98 @@ def test_the_diagonal_of_given_distances_is_never_used():
 
 def test_repr_and_freezing():
     found = mksknn.neighbors([[0.0], [1.0], [3.0]])
-    assert repr(found) == "Neighbors(n=3, k_max=2)"
+    assert repr(found) == "Neighbors(n=3, k_max=2, metric='euclidean')"
     with pytest.raises(AttributeError):
         found.indices = None
 
 
-# ---------------------------------------------------------------- queries
+# ---------------------------------------------------------------- lists found elsewhere
 
 
-@pytest.mark.parametrize("metric", METRICS)
-def test_nearest_to_queries(small_points, metric):
-    X = small_points
-    rng = np.random.default_rng(11)
-    new = np.concatenate([X[: len(X) // 2], (X[1:] + X[:-1]) / 2, rng.permutation(X)[:3]])
-    if metric == "precomputed":
-        X, new = naive.distance_matrix(X), naive.cross_distances(new, X)
-    D = np.maximum(naive.cross_distances(new, X, metric), 0.0)
-    n = len(X)
-    for k in sorted({1, min(2, n), max(1, n // 5), n}):
-        order = np.array([naive.query_ranking(d)[:k] for d in D])
-        assert_same(nearest(X, new, k, metric), (order, np.take_along_axis(D, order, axis=1)))
+def test_lists_are_taken_as_they_are():
+    X = np.random.default_rng(15).normal(size=(30, 2))
+    ranked = mksknn.neighbors(X, 6)
+    for kind in (np.int64, np.uint32, np.int32):
+        found = mksknn.as_neighbors(ranked.indices.astype(kind), ranked.distances)
+        assert_same(found, (ranked.indices, ranked.distances))
+        assert found.metric is None and ranked.metric == "euclidean"
+    backwards = ranked.indices[::-1][:, ::-1]  # of nobody's distances, but lists all the same
+    wrong = np.argwhere(backwards == np.arange(30)[:, None])
+    if not len(wrong):
+        np.testing.assert_array_equal(mksknn.as_neighbors(backwards).indices, backwards)
+    found = mksknn.as_neighbors(pd.DataFrame(ranked.indices))
+    np.testing.assert_array_equal(found.distances, np.tile(np.arange(1.0, 7.0), (30, 1)))
 
 
-@pytest.mark.parametrize("metric", TREE_METRICS)
-@pytest.mark.parametrize("d", [2, 9])
-@pytest.mark.parametrize("kind", ["normal", "lattice", "duplicates"])
-def test_nearest_among_more_points(kind, d, metric):
-    X = larger_points(kind, d)
-    new = np.concatenate([X[:150], X[:150] + 0.5, [X.max(axis=0) + 100.0]])
-    expected = plain_ranks(plain_distances(new, X, metric), 6, own=False)
-    for threads in (1, 2, 3):
-        with limit_threads(threads):
-            assert_same(nearest(X, new, 6, metric), expected)
+def test_lists_are_copied():
+    indices, distances = np.array([[1, 2], [0, 2], [1, 0]], np.int32), np.ones((3, 2))
+    found = mksknn.as_neighbors(indices, distances)
+    indices[:], distances[:] = 0, 0
+    assert found.indices.tolist() == [[1, 2], [0, 2], [1, 0]]
+    assert (found.distances == 1.0).all()
 
 
-@pytest.mark.uncompiled
-def test_nearest_without_queries():
-    found = nearest(np.zeros((4, 2)), np.empty((0, 2)), 3, "euclidean")
-    assert found.indices.shape == found.distances.shape == (0, 3)
+@pytest.mark.parametrize(
+    ("indices", "distances", "error", "message"),
+    [
+        ([[1.0], [0.0]], None, TypeError, "indices must be integers; got dtype float64"),
+        ([[True], [False]], None, TypeError, "indices must be integers; got dtype bool"),
+        ([1, 0], None, ValueError, r"at least 1 column; got shape \(2,\)"),
+        ([[0]], None, ValueError, r"at least 2 points.* got shape \(1, 1\)"),
+        (np.empty((3, 0), int), None, ValueError, r"got shape \(3, 0\)"),
+        ([[1], [2]], None, ValueError, r"from 0 to 1 .*got indices\[1, 0\] = 2"),
+        ([[1], [-1]], None, ValueError, r"got indices\[1, 0\] = -1 .*not found"),
+        ([[1], [1]], None, ValueError, r"own row; got indices\[1, 0\] = 1"),
+        ([[1, 1], [0, 2], [0, 1]], None, ValueError, "got 1 twice in row 0"),
+        ([[1], [0]], [[1.0, 2.0]] * 2, ValueError, r"shape of indices, \(2, 1\); got \(2, 2\)"),
+        ([[1], [0]], [[1.0], [np.nan]], ValueError, r"distances\[1, 0\] = nan"),
+        ([[1], [0]], [[1.0], [-1.0]], ValueError, "distances must be >= 0; got -1.0"),
+        ([[1, 2], [0, 2], [0, 1]], [[1, 2], [2, 1], [1, 1]], ValueError, "got 2.0 before 1.0 in"),
+    ],
+)
+def test_bad_lists_are_refused(indices, distances, error, message):
+    with pytest.raises(error, match=message):
+        mksknn.as_neighbors(indices, distances)
+
+
+def test_graphs_from_lists():
+    X = np.random.default_rng(16).integers(0, 5, (40, 2)).astype(float)
+    ranked = mksknn.neighbors(X, 9, metric="manhattan")
+    taken = mksknn.as_neighbors(ranked.indices)
+    before = ranked.indices.copy()
+    for graph in ("knn", "mutual", "symmetric"):
+        for k in (1, 5, 9):
+            expected = mksknn.knn_graph(X, k, graph=graph, metric="manhattan").toarray()
+            np.testing.assert_array_equal(
+                mksknn.knn_graph(ranked, k, graph=graph).toarray(), expected
+            )
+            np.testing.assert_array_equal(
+                mksknn.knn_graph(taken, k, graph=graph).toarray(), expected
+            )
+    np.testing.assert_array_equal(ranked.indices, before)
+    with pytest.raises(ValueError, match="k must be at most 9, .*got 10"):
+        mksknn.knn_graph(ranked, 10)
+    with pytest.raises(ValueError, match="ranked by 'manhattan'; got 'cosine'"):
+        mksknn.knn_graph(ranked, 3, metric="cosine")
+
+
+def test_a_learned_metric_ranks_mapped_points():
+    X = np.random.default_rng(17).normal(size=(25, 3))
+    matrix = np.array([[1.0, 0.0], [0.0, 2.0], [0.0, 0.0]])
+    metric = Metric("relevance", matrix, np.array([1.0, 2.0, 0.0]))
+    found = mksknn.neighbors(X, 5, metric=metric)
+    assert_same(found, oracle(X[:, :2] * [1.0, 2.0], 5, "euclidean"))
+    assert found.metric is metric
+    expected = mksknn.knn_graph(X[:, :2] * [1.0, 2.0], 5).toarray()
+    np.testing.assert_array_equal(mksknn.knn_graph(X, 5, metric=metric).toarray(), expected)
+    np.testing.assert_array_equal(mksknn.knn_graph(found, 5, metric=metric).toarray(), expected)
 
 
 # ---------------------------------------------------------------- memory
 
 
 def test_a_ranking_that_does_not_fit_is_refused(monkeypatch):
-    monkeypatch.setattr(_validation, "free_memory", lambda: 1e6)
+    monkeypatch.setattr(_validation, "free_memory", lambda: 1e7)
     X = np.random.default_rng(12).normal(size=(1000, 2))
     with pytest.raises(ValueError, match=r"999 neighbours .* 1000 points .* GB.*k_max"):
         mksknn.neighbors(X)
@@ -389,7 +437,7 @@ def test_an_absurd_ranking_is_refused_before_it_allocates():
     X = np.zeros((3_000_000, 1))
     tracemalloc.start()
     try:
-        with pytest.raises(ValueError, match=r"108000\.0 GB.*k_max"):
+        with pytest.raises(ValueError, match=r"108000\.\d GB.*k_max"):
             mksknn.neighbors(X)
         assert tracemalloc.get_traced_memory()[1] < 4 * X.nbytes
     finally:
@@ -416,9 +464,9 @@ def test_peak_memory_of_top_k_grows_with_n_times_k(kind):
     metric = "manhattan" if kind == "scan without products" else "euclidean"
     small, large = peak(X[: n // 2], k_max, metric), peak(X, k_max, metric)
     assert large < 2.6 * small  # four times if it grew with the square of n
-    fixed = 2 * 8 * _neighbors.SORT_BLOCK + 4 * 8 * _neighbors._TREE_FOUND
+    fixed = 2 * 8 * _neighbors.SORT_BLOCK
     assert large < 8 * n * (2 * k_max + 4 * (d + 4)) + fixed
-    assert fixed < 8 * n * n / 10
+    assert fixed < 8 * n * n / 100
 
 
 def test_given_distances_are_not_copied():

@@ -9,7 +9,6 @@ import re
 import subprocess
 import sys
 
-import jinja2
 import pytest
 import yaml
 from packaging.requirements import Requirement
@@ -17,10 +16,15 @@ from packaging.requirements import Requirement
 import mksknn
 
 ROOT = pathlib.Path(__file__).parents[1]
-SCRIPTS = [".ci/run", "tools/browser.sh", "tools/setup.sh"]
+SCRIPTS = [".ci/run", "tools/browser.sh", "tools/mathjax.sh", "tools/setup.sh"]
 
 # Where the name to import is not the name to install.
-DISTRIBUTION = {"sksparse": "scikit-sparse", "sklearn": "scikit-learn", "yaml": "pyyaml"}
+DISTRIBUTION = {
+    "sksparse": "scikit-sparse",
+    "sklearn": "scikit-learn",
+    "yaml": "pyyaml",
+    "rattler_build": "py-rattler-build",
+}
 
 
 def read(path):
@@ -83,53 +87,93 @@ def test_conda_environment_covers_the_requirements(config):
     assert conda["python"] == options["python_requires"]
     extras = config["options.extras_require"]
     needed = requirements(options["install_requires"])
-    for extra in ("cholmod", "plot", "progress"):
+    for extra in ("cholmod", "plot", "progress", "dask"):
         needed |= requirements(extras[extra])
     assert needed.items() <= conda.items()
     assert "pytest" in conda
 
 
-def render_recipe():
-    """The conda recipe as conda-build reads it, with the functions it uses written out."""
-    folder = ROOT / "conda-recipe"
+def test_conda_environment_has_what_the_pages_and_examples_use(config):
+    conda = set(requirements("\n".join(yaml.safe_load(read("environment.yml"))["dependencies"])))
+    local = {path.stem for path in (ROOT / "examples").glob("*.py")}
+    sources = {path: path.read_text("utf-8") for path in (ROOT / "examples").glob("*.py")}
+    for page in [*(ROOT / "docs").rglob("*.md"), ROOT / "README.md"]:
+        if not {"generated", "_build"} & set(page.parts):
+            blocks = re.findall(r"^```python\n(.*?)^```", page.read_text("utf-8"), re.M | re.S)
+            sources[page] = "\n".join(blocks)
+    for path, source in sources.items():
+        used = imported_distributions(ast.parse(source))
+        assert used - conda <= local, path
+    # and so has the extra that the documentation is built with
+    brought = requirements(config["options.extras_require"]["docs"]).keys()
+    brought |= requirements(config["options"]["install_requires"]).keys() | local
+    for path, source in sources.items():
+        assert imported_distributions(ast.parse(source)) <= brought, path
 
-    def load_file_regex(load_file, regex_pattern, from_recipe_dir=False):
-        return re.search(
-            regex_pattern, ((folder if from_recipe_dir else ROOT) / load_file).read_text()
-        )
 
-    environment = jinja2.Environment(undefined=jinja2.StrictUndefined)
-    template = environment.from_string(read("conda-recipe/meta.yaml"))
-    return yaml.safe_load(template.render(load_file_regex=load_file_regex, PYTHON="python"))
+@pytest.fixture(scope="module")
+def recipe():
+    """The conda recipe as rattler-build, which conda-forge builds it with, understands it."""
+    rattler_build = pytest.importorskip("rattler_build")
+    (variant,) = rattler_build.Stage0Recipe.from_file(ROOT / "conda-recipe/recipe.yaml").render()
+    return variant.recipe.to_dict()
 
 
-def test_conda_recipe_agrees_with_the_metadata(config):
-    recipe = render_recipe()
+def test_conda_recipe_agrees_with_the_metadata(config, recipe):
     options, extras = config["options"], config["options.extras_require"]
     assert recipe["package"] == {"name": "mksknn", "version": mksknn.__version__}
     assert recipe["build"]["noarch"] == "python"
-    assert recipe["about"]["license"] == config["metadata"]["license"]
-    assert recipe["about"]["summary"] == config["metadata"]["description"]
-    assert (ROOT / "conda-recipe" / recipe["source"]["path"]).resolve() == ROOT
+    about = recipe["about"]
+    assert about["license"] == config["metadata"]["license"]
+    assert about["summary"] == config["metadata"]["description"]
+    assert about["repository"] == about["homepage"] == config["metadata"]["url"]
+    assert {"description", "documentation", "license_file"} <= about.keys()
+    assert recipe["extra"]["recipe-maintainers"]
 
-    run = requirements("\n".join(recipe["requirements"]["run"]))
-    needed = requirements(options["install_requires"]) | requirements(extras["cholmod"])
-    assert run == needed | {"python": options["python_requires"]}
-    environment = yaml.safe_load(read("environment.yml"))
-    assert run.items() <= requirements("\n".join(environment["dependencies"])).items()
+    python_min = options["python_requires"].removeprefix(">=")
+    assert recipe["context"]["python_min"] == python_min
+    needed = requirements("\n".join(recipe["requirements"]["run"]))
+    assert needed == requirements(options["install_requires"]) | {"python": f">={python_min}"}
+    # CHOLMOD is optional: its version is constrained, it is not installed
+    optional = requirements("\n".join(recipe["requirements"]["run_constraints"]))
+    assert optional == requirements(extras["cholmod"])
 
-    host = requirements("\n".join(recipe["requirements"]["host"]))
-    assert host["python"] == run["python"]
+    host = recipe["requirements"]["host"]
+    assert host[:2] == [f"python {python_min}.*", "pip"]
     built_with = re.search(r'requires = \["(.*)"\]', read("pyproject.toml")).group(1)
-    assert requirements(built_with).items() <= host.items()
+    assert requirements(built_with) == requirements("\n".join(host[2:]))
 
 
-def test_conda_recipe_tests_the_package():
-    test = render_recipe()["test"]
-    assert "mksknn" in test["imports"]
-    for name in test["source_files"]:
+def test_conda_recipe_takes_a_release(recipe):
+    (source,) = recipe["source"]
+    assert source["url"].endswith(f"/v{mksknn.__version__}/mksknn-{mksknn.__version__}.tar.gz")
+    assert re.fullmatch("[0-9a-f]{64}", source["sha256"])
+    assert "\n  # path: ..\n" in read("conda-recipe/recipe.yaml")  # for builds from a clone
+
+
+def test_conda_recipe_tests_the_package(recipe):
+    imports, commands = recipe["tests"]
+    assert "mksknn" in imports["python"]["imports"]
+    assert imports["python"]["python_version"] == [f"{recipe['context']['python_min']}.*", "*"]
+    for name in commands["files"]["source"]:
         assert (ROOT / name).exists()
-    assert any("-m smoke" in command for command in test["commands"])
+    assert any("-m smoke" in command for command in commands["script"])
+
+
+def test_citation_agrees_with_the_metadata(config):
+    citation = yaml.safe_load(read("CITATION.cff"))
+    assert citation["version"] == mksknn.__version__
+    assert citation["title"] == config["metadata"]["name"]
+    assert citation["license"] == config["metadata"]["license"]
+    assert citation["abstract"] == config["metadata"]["description"]
+    assert citation["repository-code"] == config["metadata"]["url"]
+    assert citation["preferred-citation"]["title"] in re.sub(r"\s*\n>?\s*", " ", read("README.md"))
+
+
+def test_messages_that_name_an_extra_work_from_a_clone_too():
+    """`pip install mksknn[plot]` asks an index, where a clone's version need not be."""
+    for path in (ROOT / "mksknn").rglob("*.py"):
+        assert "pip install mksknn" not in path.read_text(encoding="utf-8"), path
 
 
 def test_python_versions_agree(config):
@@ -159,7 +203,11 @@ def test_tests_need_only_what_their_extra_brings(config):
     brought = set(requirements(config["options"]["install_requires"]))
     for extra in ("test", "cholmod"):
         brought |= set(requirements(config["options.extras_require"][extra]))
-    local = {path.stem for folder in ("tests", "docs") for path in (ROOT / folder).glob("*.py")}
+    local = {
+        path.stem
+        for folder in ("tests", "docs", "examples")
+        for path in (ROOT / folder).glob("*.py")
+    }
     for path in (ROOT / "tests").glob("*.py"):
         tree = ast.parse(path.read_text(encoding="utf-8"))
         assert imported_distributions(tree) - local <= brought, path

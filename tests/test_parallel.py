@@ -10,8 +10,7 @@ import pytest
 
 import mksknn
 from mksknn import _logdet
-from mksknn._threads import limit_threads
-from mksknn._threads import map_chunks
+from mksknn._threads import limit_threads, map_chunks
 
 RNG = np.random.default_rng(41)
 X = RNG.normal(size=(40, 2))
@@ -186,8 +185,31 @@ def test_a_submit_that_fails():
         def submit(self, function, *args):
             raise RuntimeError("cannot schedule new futures after shutdown")
 
-    with pytest.raises(RuntimeError, match="after shutdown"):
+    with pytest.raises(ValueError, match="executor takes no more work: .* after shutdown"):
         mksknn.evidence_curve(X, Y, executor=Closed())
+
+
+@pytest.mark.parametrize("kind", [ThreadPoolExecutor, ProcessPoolExecutor])
+def test_an_executor_that_is_shut_down(kind):
+    pool = kind(1)
+    pool.shutdown()
+    with pytest.raises(ValueError, match="executor takes no more work"):
+        mksknn.evidence_curve(X, Y, executor=pool)
+
+
+@pytest.mark.parametrize("kind", [ThreadPoolExecutor, ProcessPoolExecutor, Inline])
+def test_a_class_instead_of_an_executor(kind):
+    with pytest.raises(TypeError, match=rf"executor .* such as {kind.__name__}\(\)"):
+        map_chunks(broken, None, range(3), executor=kind)
+
+
+def test_a_submit_without_futures():
+    class Eager:
+        def submit(self, function, *args):
+            return function(*args)
+
+    with pytest.raises(TypeError, match="executor .* returns futures .* returned list"):
+        mksknn.evidence_curve(X, Y, executor=Eager())
 
 
 # ---------------------------------------------------------------- progress

@@ -1,6 +1,7 @@
 """What the figures contain: lines, markers, colours, labels and legends, not pixels."""
 
 import builtins
+import dataclasses
 
 import matplotlib
 
@@ -34,7 +35,7 @@ def two_clusters(n=12):
 
 def lines(ax):
     """{label: line} of what is drawn."""
-    return {line.get_label(): line for line in ax.get_lines()}
+    return {line.get_label(): line for line in ax.get_lines() if line.get_label()[0] != "_"}
 
 
 def legend(ax):
@@ -56,29 +57,129 @@ def test_evidence_curve(graph, formulation):
     np.testing.assert_array_equal(y, curve.log_evidence)
     best = drawn[f"best k = {curve.best_k}"]
     assert best.get_xdata() == [curve.best_k]
-    assert best.get_ydata() == [curve.log_evidence.max()]
+    height = curve.log_evidence.max()
+    assert best.get_ydata() == [height if height < ax.get_ylim()[1] else 1.0]  # 1: on the edge
     assert best.get_marker() == "o"
     assert ax.get_xlabel() == "k, number of neighbours"
     assert ax.get_ylabel() == "log evidence (nats)"
     assert legend(ax) == list(drawn)
 
 
-def test_points_at_a_bound_are_marked():
+UNBOUNDED = "no maximum: ratio at a bound"
+
+
+def thyroid_with_a_spike():
+    """A curve without a maximum at k = 1: the points that would bound it there are removed."""
+    X = (THYROID.X - THYROID.X.mean(axis=0)) / THYROID.X.std(axis=0)
+    edges = mksknn.knn_graph(X, 1, graph="mutual").tocoo()
+    wrong = np.unique(edges.coords[0][THYROID.y[edges.coords[0]] != THYROID.y[edges.coords[1]]])
+    keep = np.setdiff1d(np.arange(len(X)), wrong)
+    curve = mksknn.evidence_curve(X[keep], THYROID.y[keep], graph="mutual", k_max=80)
+    assert curve.at_bound.tolist() == [True] + 79 * [False]
+    return curve
+
+
+def test_points_without_a_maximum_are_marked():
     X, y = two_clusters()
     curve = mksknn.evidence_curve(X, y)
-    assert 0 < curve.at_bound.sum() < len(curve.k)
+    lower = curve.at_bound & (curve.sigma2 < curve.sigma0)
+    upper = curve.at_bound & ~lower
+    assert lower.sum() > len(lower) / 4 and upper.any()
     ax = mksknn.plot_curve(curve)
-    marked = lines(ax)["ratio at a bound"]
-    np.testing.assert_array_equal(marked.get_xdata(), curve.k[curve.at_bound])
-    np.testing.assert_array_equal(marked.get_ydata(), curve.log_evidence[curve.at_bound])
-    assert marked.get_linestyle() == "None"
-    assert "ratio at a bound" in legend(ax)
+    for label, there in ((UNBOUNDED, lower), ("no better than no graph", upper)):
+        marked = lines(ax)[label]
+        np.testing.assert_array_equal(marked.get_xdata(), curve.k[there])
+        np.testing.assert_array_equal(marked.get_ydata(), curve.log_evidence[there])
+        assert marked.get_linestyle() == "None"
+        assert label in legend(ax)
+
+
+def test_a_spike_does_not_flatten_the_rest():
+    curve = thyroid_with_a_spike()
+    ax = mksknn.plot_curve(curve)
+    rest = curve.log_evidence[1:]
+    low, high = ax.get_ylim()
+    assert low < rest.min() and rest.max() < high < curve.log_evidence[0]
+    assert high - low < 1.2 * np.ptp(rest)
+    marked = lines(ax)[UNBOUNDED]
+    assert marked.get_data()[0].tolist() == [1] and marked.get_data()[1].tolist() == [1.0]
+    assert marked.get_transform() == ax.get_xaxis_transform()  # on the upper edge
+    best = lines(ax)["best k = 1"]
+    assert best.get_transform() == ax.get_xaxis_transform()
+    ax.figure.draw_without_rendering()  # what is off the picture does not squeeze it
+    assert ax.get_position().height > 0.6
+
+
+def test_a_second_curve_brings_points_back_into_the_picture():
+    curve = thyroid_with_a_spike()
+    ax = mksknn.plot_curve(curve, label="first")
+    higher = dataclasses.replace(curve, log_evidence=curve.log_evidence + 2_000.0)
+    mksknn.plot_curve(higher, ax, label="second")
+    low, high = ax.get_ylim()
+    assert low < curve.log_evidence.min() and curve.log_evidence[0] < high
+    hollow = [line for line in ax.lines if line.get_xdata().tolist() == [1]]
+    heights = [line.get_ydata()[0] for line in hollow]
+    assert curve.log_evidence[0] in heights and 1.0 in heights
+    assert legend(ax).count(UNBOUNDED) == 1
+
+
+def test_few_bad_k_do_not_flatten_the_rest():
+    curve = mksknn.evidence_curve(THYROID.X, THYROID.y, k_max=40)
+    values = curve.log_evidence.copy()
+    values[0] = values.min() - 5_000.0
+    ax = mksknn.plot_curve(dataclasses.replace(curve, log_evidence=values))
+    assert ax.get_ylim()[0] > values[0]
+    assert lines(ax)["beyond the picture"].get_data()[1].tolist() == [0.0]  # the lower edge
+    values[:5] = values[0]  # more than a few: they are the curve
+    ax = mksknn.plot_curve(dataclasses.replace(curve, log_evidence=values))
+    assert ax.get_ylim()[0] < values[0]
+
+
+def test_a_high_error_is_no_reason_to_flatten_the_others():
+    curve = mksknn.loo_curve(THYROID.X, THYROID.y, k_max=50)
+    error = curve.error.copy()
+    error[-1] = 50.0
+    ax = mksknn.plot_curve(dataclasses.replace(curve, error=error))
+    assert ax.get_ylim()[0] < error.min() < ax.get_ylim()[1] < 1.0
 
 
 def test_no_bound_in_the_legend_where_none_was_met():
     curve = mksknn.evidence_curve(THYROID.X, THYROID.y, k_max=12)
     assert not curve.at_bound.any()
-    assert "ratio at a bound" not in legend(mksknn.plot_curve(curve))
+    assert UNBOUNDED not in legend(mksknn.plot_curve(curve))
+
+
+def test_relative_to_the_best():
+    fig, ax = plt.subplots()
+    for share in (0, 40):
+        y = THYROID.y.copy()
+        y[:share] = np.random.default_rng(0).permutation(y)[:share]
+        curve = mksknn.evidence_curve(THYROID.X, y, k_max=30)
+        mksknn.plot_curve(curve, ax, relative=True, label=str(share))
+        drawn = lines(ax)[str(share)].get_ydata()
+        np.testing.assert_allclose(drawn, curve.log_evidence - curve.log_evidence.max())
+    assert ax.get_ylabel() == "log evidence less its best (nats)"
+    loo = mksknn.loo_curve(THYROID.X, THYROID.y)
+    drawn = lines(mksknn.plot_curve(loo, relative=True, score="log_score"))["knn"].get_ydata()
+    assert drawn.max() == 0.0
+    for curve in (loo, mksknn.posterior(SINC.X, SINC.y)):
+        with pytest.raises(ValueError, match="relative must be False"):
+            mksknn.plot_curve(curve, relative=True)
+
+
+def test_long_curves_have_a_logarithmic_axis():
+    short = mksknn.loo_curve(THYROID.X, THYROID.y, k_max=60)
+    long = mksknn.loo_curve(THYROID.X, THYROID.y, k_max=61)
+    assert mksknn.plot_curve(short).get_xscale() == "linear"
+    ax = mksknn.plot_curve(long)
+    assert ax.get_xscale() == "log"
+    ax.figure.draw_without_rendering()
+    shown = [text.get_text() for text in ax.get_xticklabels()]
+    assert {"1", "2", "5", "10", "20", "50"} <= set(shown)
+    assert mksknn.plot_curve(short, ax).get_xscale() == "log"  # the first curve is still there
+    assert mksknn.plot_curve(short, k_scale="log").get_xscale() == "log"
+    assert mksknn.plot_curve(long, k_scale="linear").get_xscale() == "linear"
+    assert mksknn.plot_curve(mksknn.posterior(SINC.X, SINC.y)).get_xscale() == "linear"
 
 
 @pytest.mark.parametrize("graph", ["knn", "mutual", "symmetric"])
@@ -166,6 +267,10 @@ def test_bad_arguments():
     curve = mksknn.loo_curve(SINC.X, SINC.y, k_max=4)
     with pytest.raises(ValueError, match="score"):
         mksknn.plot_curve(curve, score="accuracy")
+    with pytest.raises(ValueError, match="k_scale"):
+        mksknn.plot_curve(curve, k_scale="sqrt")
+    with pytest.raises(TypeError, match="relative"):
+        mksknn.plot_curve(curve, relative="yes")
     with pytest.raises(TypeError, match="selection"):
         mksknn.plot_curve(curve, selection=3)
 
@@ -180,7 +285,7 @@ def test_without_matplotlib_it_says_what_to_install(monkeypatch):
         return real(name, *args, **kwargs)
 
     monkeypatch.setattr(builtins, "__import__", no_matplotlib)
-    with pytest.raises(ImportError, match=r"mksknn\[plot\]"):
+    with pytest.raises(ImportError, match="pip install matplotlib"):
         mksknn.plot_curve(curve)
 
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 import itertools
+import re
 
 import naive
 import numpy as np
@@ -10,10 +11,10 @@ import pytest
 from sklearn.neighbors import KNeighborsClassifier, KNeighborsRegressor
 
 import mksknn
-from mksknn._threads import limit_threads
-from mksknn._prediction import Components, average, combine
-from mksknn._queries import LinkFinder
+from mksknn._queries import Index
 from mksknn._targets import encode
+from mksknn._threads import limit_threads
+from mksknn._votes import Blend, Voters, combine
 
 GRAPHS = ("knn", "mutual", "symmetric")
 METRICS = ("euclidean", "manhattan", "chebyshev", "cosine", "precomputed")
@@ -324,7 +325,7 @@ def test_formulations_give_the_same_labels_for_the_same_k():
 
 
 def parts(seed=0):
-    """(k, r, weight, E[1/sigma0]) as the oracle takes them, and as components in mixed order."""
+    """(k, r, weight, E[1/sigma0]) as the oracle takes them, and as blend in mixed order."""
     rng = np.random.default_rng(seed)
     ks, sizes = [2, 3, 9, 20], [3, 1, 4, 2]
     weights = np.split(rng.dirichlet(np.ones(sum(sizes))), np.cumsum(sizes)[:-1])
@@ -338,7 +339,14 @@ def parts(seed=0):
         for r, w, inverse in zip(ratios, ws, inverses)
     ]
     mixed = [flat[a] for a in rng.permutation(len(flat))] + [(30, 1.0, 1.0, 0.0)]
-    return listed, Components.many(*zip(*mixed))
+    return listed, Blend.many(*zip(*mixed))
+
+
+def averaged(X, y, new, blend, graph, ties):
+    """What a predictor with any blend says."""
+    plain = mksknn.prepare(X, y, k=1, graph=graph, ties=ties)
+    index = Index(X, blend.ks, graph, "euclidean")
+    return dataclasses.replace(plain, blend=blend, index=index)(new)
 
 
 @pytest.mark.parametrize("graph", GRAPHS)
@@ -347,10 +355,9 @@ def parts(seed=0):
 def test_averages(kind, graph, ties):
     X, new = cloud("lattice")
     y = targets(kind, len(X))
-    listed, components = parts()
-    assert components.k.max() == 20  # what has no weight is dropped
-    encoded = encode(y, len(X), "auto", "auto", True)
-    got = average(X, encoded, new, components, graph, "euclidean", ties)
+    listed, blend = parts()
+    assert blend.k.max() == 20  # what has no weight is dropped
+    got = averaged(X, y, new, blend, graph, ties)
     expected = naive.mixture_predict(X, y, new, listed, graph, ties, "auto", True, "euclidean")
     expected["variance"] = expected["variance"].reshape(len(new), -1).mean(axis=1)
     touched = [naive.predict(X, y, new, k, graph)["n_neighbors"] for k, *_ in listed]
@@ -361,23 +368,24 @@ def test_averages(kind, graph, ties):
 def test_an_average_of_equals_is_each_of_them():
     X, new = cloud()
     y = targets("string", len(X))
-    encoded = encode(y, len(X), "auto", "auto", True)
-    same = Components.many([6] * 3, [0.5] * 3, [2.0] * 3, [0.2, 0.3, 0.5])
-    got = average(X, encoded, new, same, "symmetric", "euclidean", "nearest")
+    same = Blend.many([6] * 3, [0.5] * 3, [2.0] * 3, [0.2, 0.3, 0.5])
+    got = averaged(X, y, new, same, "symmetric", "nearest")
     one = mksknn.predict(X, y, new, k=6, sigma0=0.5, sigma2=0.25)
     assert_same(got, dataclasses.asdict(one))
 
 
-def test_one_search_serves_every_k():
+def test_votes_of_one_search():
     X, new = cloud()
     y = targets("string", len(X))
-    encoded = encode(y, len(X), "auto", "auto", True)
+    voters = Voters.of(encode(y, len(X), "auto", "auto", True))
     for graph in GRAPHS:
-        links = LinkFinder(X, new, len(X) - 1, graph, "euclidean").find(0, len(new))
         for k in (1, 6, len(X) - 1):
-            got = combine(links, encoded, Components.single(k, None), graph, "nearest")
+            blend = Blend.single(k, None)
+            got = combine(
+                Index(X, blend.ks, graph, "euclidean").find(new), voters, blend, graph, "nearest"
+            )
             expected = naive.predict(X, y, new, k, graph)
-            assert encoded.classes[got.winner].tolist() == expected["label"].tolist()
+            assert voters.classes[got.winner].tolist() == expected["label"].tolist()
             np.testing.assert_allclose(got.probability, expected["probability"], rtol=1e-12)
             assert got.n_neighbors.tolist() == expected["n_neighbors"].tolist()
 
@@ -435,7 +443,7 @@ def test_repr_is_short():
     shown = repr(mksknn.predict(X, targets("one output", len(X)), new, k=4))
     assert shown == (
         "Prediction(n_new=25, label=None, probability=None, mean=<25 float64>, variance=None, "
-        "n_neighbors=<25 int64>)"
+        "n_neighbors=<25 int64>, classes=None)"
     )
 
 
@@ -458,7 +466,8 @@ def test_repr_is_short():
         ({"sigma0": 1.0, "sigma2": 1.0, "graph": "knn"}, ValueError, "left out with graph='knn'"),
         ({"X_new": [[1.0]]}, ValueError, "X_new must have 2 columns"),
         ({"X_new": [[1.0, np.nan]]}, ValueError, "X_new must be finite"),
-        ({"X_new": [1.0, 2.0]}, ValueError, "X_new must be a matrix"),
+        ({"X_new": [1.0, 2.0]}, ValueError, "use X_new[None, :] for a single point"),
+        ({"X_new": np.empty((0, 5))}, ValueError, "X_new must have 2 columns"),
         ({"y": ["a"] * 40}, ValueError, "y must have at least 2 classes"),
         ({"y": ["a", "b"]}, ValueError, "y must have one entry for each"),
         ({"model": "best"}, TypeError, "model must be a Selection"),
@@ -470,6 +479,7 @@ def test_repr_is_short():
         ({"model": selection(k=40)}, ValueError, "model.k must be from 1 to 39"),
         ({"model": selection(), "y": np.zeros(40)}, ValueError, "y must be of the kind"),
         ({"model": selection(formulation="regression")}, ValueError, "y must be of the kind"),
+        ({"model": selection(formulation="binary")}, ValueError, "y must have the 2 classes"),
     ],
 )
 def test_bad_input(changes, error, message):
@@ -477,5 +487,5 @@ def test_bad_input(changes, error, message):
     arguments = {"X": X, "y": targets("int", len(X)), "X_new": new, "k": 3, **changes}
     if "model" in changes and "k" not in changes:
         del arguments["k"]
-    with pytest.raises(error, match=message.replace("(", r"\(")):
+    with pytest.raises(error, match=re.escape(message)):
         mksknn.predict(**arguments)

@@ -123,7 +123,7 @@ def test_bad_x(case):
         refuse(lambda: mksknn.knn_graph(X, 1), kind, ["X", "must", *words])
 
 
-# An empty X_new, of any width, is fine; the words on the span are those of both together.
+# An empty X_new of the right width is fine; the words on the span are those of both together.
 FINE_AS_NEW = ("empty list", "no rows", "one row")
 
 
@@ -136,7 +136,7 @@ def test_bad_x_new(case):
         points = np.zeros((3, np.shape(X)[1]))
     else:
         points = GOOD
-    words = [word.replace("X[", "X_new[") for word in words]
+    words = [word.replace("X[:, None]", "X_new[None, :]").replace("X[", "X_new[") for word in words]
     refuse(lambda: gate.check_new_points(X, points, "euclidean"), kind, ["X_new", "must", *words])
 
 
@@ -157,8 +157,10 @@ def test_x_new_that_does_not_fit(X_new, metric, words):
 
 
 def test_no_new_points_are_fine():
-    for nothing in ([], [[]][:0], np.empty((0, 2)), np.empty((0, 7)), pd.DataFrame()):
+    for nothing in ([], [[]][:0], np.empty((0, 2)), np.empty((0, 0)), pd.DataFrame()):
         assert gate.check_new_points(nothing, GOOD, "euclidean").shape == (0, 2)
+    with pytest.raises(ValueError, match="X_new must have 2 columns"):
+        gate.check_new_points(np.empty((0, 7)), GOOD, "euclidean")
 
 
 @pytest.mark.parametrize(

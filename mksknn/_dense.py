@@ -1,0 +1,235 @@
+"""log|L_k + r I| of graphs with many edges: LAPACK on dense matrices.
+
+L is singular: its null vectors are the indicators 1_c of the connected components c. Factorizing
+L + r I at r = 1e-6 as it stands would lose half the digits to their eigenvalue, which is r and
+known. So L is lifted to L + lift * sum_c 1_c 1_c'/|c|, in which that eigenvalue is lift + r, and
+each component's log(lift + r) is traded for log r at the end.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from ._graphs import Pairs, components, dense_laplacian
+from ._jit import kernel
+from ._lapack import cholesky, cholesky_inverse, tridiagonalize
+from ._search import Spectrum
+from ._threads import one_thread_each
+
+
+@dataclass(frozen=True, eq=False)
+class Anchor:
+    """A = L_a + r_a I inverted.
+
+    In `inverse` the null vectors of L_a have the eigenvalue 1/(r_a + lift) and not 1/r_a. That
+    changes no resistance within a component; one between the components c and d lacks
+    ``gap[c] + gap[d]``.
+    """
+
+    logdet: float
+    trace: float
+    inverse: np.ndarray  # the lower triangle
+    label: np.ndarray  # component of each point
+    gap: np.ndarray  # of each component
+
+
+class _Lifted:
+    """A graph as a dense matrix."""
+
+    def __init__(self, pairs: Pairs, k: int) -> None:
+        self._pairs, self._k = pairs, k
+        self._components = components(pairs, k)
+        self._lift = 2.0 * pairs.count[k] / pairs.n  # the mean degree, so within the spectrum
+        self._matrix = np.empty((pairs.n, pairs.n))
+        self.spectrum = Spectrum.of(pairs, k, self._components.count)
+
+    def _fill(self) -> np.ndarray:
+        matrix = dense_laplacian(self._pairs, self._k, self._matrix)
+        _lift_components(matrix, self._components.label, self._lift / self._components.size)
+        return matrix
+
+
+class Cholesky(_Lifted):
+    """A factorization for each r."""
+
+    backend = "lapack"
+    free_ratios = False
+
+    def logdet(self, ratio: float) -> float:
+        """log|L + ratio I|."""
+        return self._factorize(ratio)
+
+    def trace_inverse(self, ratio: float) -> float:
+        """tr (L + ratio I)^-1."""
+        return self.anchor(ratio).trace
+
+    def anchor(self, ratio: float) -> Anchor:
+        """The inverse of L + ratio I, and what bounds on other graphs need besides."""
+        logdet = self._factorize(ratio)
+        with one_thread_each():
+            cholesky_inverse(self._matrix)
+        gap = 1.0 / ratio - 1.0 / (ratio + self._lift)
+        return Anchor(
+            logdet=logdet,
+            trace=float(np.trace(self._matrix)) + self._components.count * gap,
+            inverse=self._matrix,
+            label=self._components.label,
+            gap=gap / self._components.size,
+        )
+
+    def _factorize(self, ratio: float) -> float:
+        matrix = self._fill()
+        matrix.flat[:: len(matrix) + 1] += ratio
+        with one_thread_each():
+            cholesky(matrix)
+        lifted = 2.0 * float(np.log(np.diagonal(matrix)).sum())
+        null = math.log(ratio) - math.log(ratio + self._lift)
+        return lifted + self._components.count * null
+
+
+class Tridiagonal(_Lifted):
+    """One reduction to tridiagonal form; then every r costs O(n)."""
+
+    backend = "lapack"
+    free_ratios = True
+
+    def __init__(self, pairs: Pairs, k: int) -> None:
+        super().__init__(pairs, k)
+        with one_thread_each():
+            form = tridiagonalize(self._fill())
+        self._matrix = None
+        self._form = (*form, self._components.count, self._lift)
+
+    def logdet(self, ratio: float) -> float:
+        """log|L + ratio I|."""
+        return _shifted_logdet(*self._form, ratio)[0]
+
+    def logdets(self, ratios: np.ndarray) -> np.ndarray:
+        """log|L + r I| at each ratio r."""
+        return _shifted_logdets(*self._form, ratios)
+
+    def trace_inverse(self, ratio: float) -> float:
+        """tr (L + ratio I)^-1."""
+        return _shifted_logdet(*self._form, ratio)[1]
+
+    def peak(self, norm: float, roughness: float, bounds: tuple[float, float]) -> float:
+        """The r within the bounds at which log|L + r I| - n log(roughness + r norm) peaks."""
+        low, high = bounds
+        ratio = _climb(*self._form, norm, roughness, math.log(low), math.log(high))
+        return low if ratio == 0.0 else high if ratio == np.inf else min(max(ratio, low), high)
+
+
+@kernel
+def _lift_components(matrix, label, lift):
+    if lift.shape[0] == 1:
+        for i in range(matrix.shape[0]):
+            matrix[i, : i + 1] += lift[0]
+        return
+    for i in range(matrix.shape[0]):
+        for j in range(i + 1):
+            if label[i] == label[j]:
+                matrix[i, j] += lift[label[i]]
+
+
+@kernel
+def _shifted_logdet(diagonal, beside, components, lift, ratio):
+    """log|L + ratio I| and its derivative tr (L + ratio I)^-1, from the lifted tridiagonal form."""
+    pivot = diagonal[0] + ratio
+    slope = 1.0  # of the pivot
+    product = pivot  # several pivots share one logarithm
+    logdet = 0.0
+    trace = slope / pivot
+    for i in range(1, diagonal.shape[0]):
+        share = beside[i - 1] / pivot
+        pivot = diagonal[i] + ratio - share * beside[i - 1]
+        slope = 1.0 + share * share * slope
+        trace += slope / pivot
+        product *= pivot
+        if product > 1e200 or product < 1e-200:
+            logdet += np.log(product)
+            product = 1.0
+    logdet += np.log(product) + components * (np.log(ratio) - np.log(ratio + lift))
+    trace += components * (1.0 / ratio - 1.0 / (ratio + lift))
+    return logdet, trace
+
+
+@kernel
+def _shifted_logdets(diagonal, beside, components, lift, ratios):
+    out = np.empty(ratios.shape[0])
+    for a in range(ratios.shape[0]):
+        out[a] = _shifted_logdet(diagonal, beside, components, lift, ratios[a])[0]
+    return out
+
+
+@kernel
+def _climb(diagonal, beside, components, lift, norm, roughness, low, high):
+    """The r at the peak in low <= log r <= high; 0 or inf where the peak is at an end.
+
+    The slope changes its sign once, from plus to minus, so it is enclosed: secants (Illinois) with
+    a bisection now and then, since a far-off end slows secants down.
+    """
+    left, right = low, high
+    slope_left = _slope(diagonal, beside, components, lift, norm, roughness, left)
+    if slope_left <= 0.0:
+        return 0.0
+    slope_right = _slope(diagonal, beside, components, lift, norm, roughness, right)
+    if slope_right >= 0.0:
+        return np.inf
+    side = 0
+    middle = 0.5 * (left + right)
+    for step in range(200):
+        if right - left < 1e-11:
+            break
+        if step % 3 == 2:
+            middle = 0.5 * (left + right)
+        else:
+            middle = (left * slope_right - right * slope_left) / (slope_right - slope_left)
+        slope = _slope(diagonal, beside, components, lift, norm, roughness, middle)
+        if slope == 0.0:
+            break
+        if slope > 0.0:
+            left, slope_left = middle, slope
+            if side == 1:
+                slope_right *= 0.5
+            side = 1
+        else:
+            right, slope_right = middle, slope
+            if side == -1:
+                slope_left *= 0.5
+            side = -1
+    return np.exp(middle)
+
+
+@kernel
+def _slope(diagonal, beside, components, lift, norm, roughness, log_ratio):
+    """Derivative of log|L + r I| - n log(roughness + r norm) in log r.
+
+    Two forms of the same difference: with the trace of r (L + r I)^-1, or of L (L + r I)^-1, which
+    alone has any digits left where r is large.
+    """
+    ratio = np.exp(log_ratio)
+    n = diagonal.shape[0]
+    share = ratio * norm / (roughness + ratio * norm)
+    if share <= 0.5:
+        return ratio * _shifted_logdet(diagonal, beside, components, lift, ratio)[1] - n * share
+    rest = _rest_of_trace(diagonal, beside, components, lift, ratio)
+    return n * roughness / (roughness + ratio * norm) - rest
+
+
+@kernel
+def _rest_of_trace(diagonal, beside, components, lift, ratio):
+    """tr L (L + ratio I)^-1 = n - ratio tr (L + ratio I)^-1, without that subtraction."""
+    pivot = diagonal[0] + ratio
+    slope = 1.0
+    rest = diagonal[0] / pivot
+    for i in range(1, diagonal.shape[0]):
+        share = beside[i - 1] / pivot
+        graph = diagonal[i] - share * beside[i - 1]  # pivot - ratio
+        loss = share * share * slope  # slope - 1
+        pivot = graph + ratio
+        slope = 1.0 + loss
+        rest += (graph - ratio * loss) / pivot
+    return rest - components * (lift / (ratio + lift))

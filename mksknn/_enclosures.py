@@ -1,0 +1,86 @@
+"""The evidence of one k, enclosed: its graph opened by the plan, its peak searched.
+
+What is computed for a k depends on its graph alone: the search begins where `guess_ratio` says and
+goes the same way wherever it runs, so serial and distributed answers are the same to the last bit.
+A floor only ever ends it sooner.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from ._bounds import guess_ratio, slack
+from ._plan import Opened, Opener, open_graph
+from ._problem import Optimum, Problem
+from ._search import Curve, PeakSearch
+
+
+@dataclass(frozen=True, eq=False)
+class Enclosure:
+    """Bounds on the best evidence of one k, and the best value found."""
+
+    k: int
+    optimum: Optimum
+    upper: float
+    settled: bool  # the peak was found: optimum and upper are as close as promised
+    factorizations: int
+    curve: Curve | None  # the values of log|L + r I|, where each cost a factorization
+    logdet: float  # at the optimum
+
+    @property
+    def lower(self) -> float:
+        """The best value found."""
+        return self.optimum.log_evidence
+
+
+def enclose(problem: Problem, k: int, floor: float = -math.inf) -> Enclosure:
+    """Enclose the evidence of graph k, at the given sigmas or the best over both.
+
+    Below `floor` it need not be known any better.
+    """
+    opened = open_graph(problem.pairs, k, problem.plan, problem.sigmas is None)
+    return enclose_opened(problem, k, opened, floor)
+
+
+def enclose_opened(
+    problem: Problem,
+    k: int,
+    opened: Opened,
+    floor: float = -math.inf,
+    start: float | None = None,
+) -> Enclosure:
+    """The same for a graph that is open; `start` is a ratio near the peak, if one is known."""
+    profile, bounds, extra = problem.profile(k), problem.ratio_bounds, slack(problem)
+    if problem.sigmas is not None:
+        sigma0, sigma2 = problem.sigmas
+        logdet = opened.logdet(sigma2 / sigma0)
+        value = profile.value_at(sigma0, sigma2 / sigma0, logdet)
+        optimum = Optimum(value, sigma0, sigma2, False)
+        return Enclosure(k, optimum, value + extra, True, 1, None, logdet)
+    if opened.free_ratios:
+        ratio = opened.peak(profile.norm, profile.roughness, bounds)
+        logdet = opened.logdet(ratio)
+        optimum = profile.optimum(ratio, logdet, bounds)
+        return Enclosure(k, optimum, optimum.log_evidence + extra, True, 1, None, logdet)
+    start = guess_ratio(problem, k) if start is None else start
+    search = PeakSearch(
+        opened.logdet, opened.spectrum, profile.norm, profile.roughness, bounds, start
+    )
+    search.run(-math.inf if floor == -math.inf else profile.height(floor - extra))
+    optimum = profile.optimum(search.ratio, search.logdet, bounds)
+    upper = max(profile.evidence(search.upper), optimum.log_evidence) + extra
+    count = len(search.curve.v)
+    return Enclosure(k, optimum, upper, search.settled, count, search.curve, search.logdet)
+
+
+def enclose_chunk(problem: Problem, ks: np.ndarray) -> list[Enclosure]:
+    """Neighbouring k of a whole sweep: a sparse one takes over its neighbour's order and peak."""
+    found: list[Enclosure] = []
+    opener = Opener(problem.pairs, problem.plan, problem.sigmas is None)
+    for k in ks[::-1].tolist():
+        start = found[-1].optimum.ratio if found else None
+        found.append(enclose_opened(problem, k, opener.open(k), start=start))
+    return found[::-1]

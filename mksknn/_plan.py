@@ -1,0 +1,123 @@
+"""Which backend computes the determinants of which graph: decided once, before work starts.
+
+A plan comes from sizes, fill and memory, is carried to every worker, and never changes: so the same
+call takes the same route on every worker.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ._cholmod import cholmod
+from ._dense import Cholesky, Tridiagonal
+from ._graphs import Pairs
+from ._sparse import Cholmod, SuperLU
+from ._validation import check_memory, free_memory
+
+BACKENDS = ("auto", "lapack", "cholmod", "superlu")
+Opened = Cholesky | Tridiagonal | Cholmod | SuperLU
+
+_DENSE_SIZE = 600  # so small, LAPACK wins however few the edges (benchmarks/evidence.py --backends)
+_DENSE_SHARE = 0.05  # edges over n^2: so many, it wins without asking for the fill
+_SPARSE_PRICE = 4.0  # a multiplication of CHOLMOD takes as long as so many of LAPACK's
+_DENSE_BYTES = 10.0  # an n x n matrix of doubles and some room
+# One reduction took as long as 5 to 8 Cholesky factorizations for n = 300 to 1,500, and a search
+# over r takes 6 to 7 of those, with more work around them than a small matrix is worth.
+_REDUCE_SIZE = 800
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Who computes what."""
+
+    sparse: str  # the backend of sparse graphs, "cholmod" or "superlu"
+    dense_from: int  # graphs of this k and above go to LAPACK
+    reduce: bool  # LAPACK: one reduction for all ratios, or a factorization for each
+    memory: float | None  # bytes that were free
+
+    def dense(self, k: int) -> bool:
+        """Whether LAPACK serves graph k."""
+        return k >= self.dense_from
+
+    def releases_gil(self, ks: np.ndarray) -> bool:
+        """Whether threads help: LAPACK is called without the GIL, sparse backends keep it."""
+        return bool((ks >= self.dense_from).any())
+
+    def fits(self, size: float) -> bool:
+        """Whether there was memory for so many bytes."""
+        return self.memory is None or size < self.memory
+
+
+def sparse_backend() -> str:
+    """The backend that sparse graphs use here."""
+    return "superlu" if cholmod() is None else "cholmod"
+
+
+def make_plan(pairs: Pairs, backend: str) -> Plan:
+    """Decide for every graph up to the largest k of the pairs."""
+    n, memory = pairs.n, free_memory()
+    reduce, never = n <= _REDUCE_SIZE, pairs.k_max + 1
+    if backend == "cholmod" and cholmod() is None:
+        raise ImportError(
+            "backend='cholmod' needs scikit-sparse: pip install 'scikit-sparse' (with SuiteSparse "
+            "older than 7.4 'scikit-sparse<0.5'), or leave backend out"
+        )
+    if backend in ("cholmod", "superlu"):
+        return Plan(backend, never, reduce, memory)
+    fits = memory is None or _DENSE_BYTES * n * n < memory
+    if backend == "lapack" or n <= _DENSE_SIZE:
+        check_memory(
+            _DENSE_BYTES * n * n,
+            f"a dense factorization of {n} points",
+            "lower k_max, so that the graph stays sparse, or the number of points",
+        )
+        return Plan(sparse_backend(), 0, reduce, memory)
+    if not fits:
+        return Plan(sparse_backend(), never, reduce, memory)
+    # fill grows with k: find the first k from which it is too much
+    low, high = 0, int(np.searchsorted(pairs.count, _DENSE_SHARE * n * n, side="right"))
+    if sparse_backend() == "superlu":
+        return Plan("superlu", high, reduce, memory)
+    if high > low + 1 and _sparse_pays(pairs, high - 1):
+        low = high - 1
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if _sparse_pays(pairs, middle) else (low, middle)
+    return Plan("cholmod", high, reduce, memory)
+
+
+def _sparse_pays(pairs: Pairs, k: int) -> bool:
+    return _SPARSE_PRICE * Cholmod(pairs, k).flops < pairs.n**3 / 3
+
+
+def open_graph(pairs: Pairs, k: int, plan: Plan, many: bool = True) -> Opened:
+    """The log-determinants of graph k; `many` says that more than one ratio will be asked for."""
+    if plan.dense(k):
+        return Tridiagonal(pairs, k) if many and plan.reduce else Cholesky(pairs, k)
+    return Cholmod(pairs, k) if plan.sparse == "cholmod" else SuperLU(pairs, k)
+
+
+# Falling k share a fill-reducing order down to this part of the k it was found for. With three
+# factorizations at each k, k = 14 in the order of k = 20 took 0.45 (n = 100,000, 2-D, symmetric),
+# 0.8 (10,000, 3-D, symmetric) and 1.15 (31,623, 3-D, mutual) of its time in an order of its own,
+# k = 10 0.55, 0.8 and 1.3, k = 6 0.7, 1.2 and 2.7.
+_REACH = 0.7
+
+
+class Opener:
+    """`open_graph` for falling k, neighbours in one fill-reducing order."""
+
+    def __init__(self, pairs: Pairs, plan: Plan, many: bool = True) -> None:
+        self._pairs, self._plan, self._many = pairs, plan, many
+        self._shared: tuple[int, Pairs] | None = None  # a k, and the points in its order
+
+    def open(self, k: int) -> Opened:
+        """Graph k."""
+        if self._shared is not None and k >= _REACH * self._shared[0]:
+            return Cholmod(self._shared[1], k, order="natural")
+        opened, self._shared = open_graph(self._pairs, k, self._plan, self._many), None
+        if isinstance(opened, Cholmod) and opened.flops:
+            self._shared = k, opened.reorder(self._pairs)
+        return opened

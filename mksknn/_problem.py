@@ -1,0 +1,299 @@
+"""The problem of a call, posed once: points or neighbours, targets and options, all checked.
+
+Every public function about k is built on it. A `Question` holds what the candidates (graphs and
+metrics) of one call have in common; each (points, metric) is ranked once, as deep as is needed. A
+`Problem` is one candidate.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ._graphs import Pairs, pairs_by_rank
+from ._metrics import Metric, check_metric, points_and_name
+from ._neighbors import Neighbors, rank
+from ._plan import BACKENDS, Plan, make_plan
+from ._targets import Targets, encode
+from ._validation import (
+    GRAPHS,
+    check_k,
+    check_ks,
+    check_ratio_bounds,
+    check_sigmas,
+    one_of,
+)
+
+EVIDENCE_GRAPHS = ("mutual", "symmetric")
+RATIO_BOUNDS = (1e-6, 1e6)
+_RATIOS = (1e-100, 1e100)  # products of a pivot and of squares of these still fit in a float
+LOG_2PI = math.log(2.0 * math.pi)
+
+
+@dataclass(frozen=True)
+class Optimum:
+    """The evidence of one k and where it is reached."""
+
+    log_evidence: float
+    sigma0: float
+    sigma2: float
+    at_bound: bool
+
+    @property
+    def ratio(self) -> float:
+        """sigma2 / sigma0."""
+        return self.sigma2 / self.sigma0
+
+
+@dataclass(frozen=True)
+class Profile:
+    """The evidence of one graph as a function of r = sigma2/sigma0 and log|L + r I|.
+
+    The height log|L + r I| - n log(q + r s) is what a search over r sees of it.
+    """
+
+    n: int
+    m: int
+    norm: float  # s
+    constant: float
+    roughness: float  # q
+
+    def value(self, ratio: float, logdet: float) -> float:
+        """Log evidence at the best sigma0 for this ratio."""
+        return self.evidence(logdet - self.n * math.log(self._denominator(ratio)))
+
+    def evidence(self, height: float) -> float:
+        """Log evidence where log|L + r I| - n log(q + r s) has this height."""
+        return 0.5 * self.m * (height + self._level) + self.constant
+
+    def height(self, evidence: float) -> float:
+        """The height that gives this log evidence."""
+        return 2.0 * (evidence - self.constant) / self.m - self._level
+
+    def optimum(self, ratio: float, logdet: float, bounds: tuple[float, float]) -> Optimum:
+        """The evidence at a ratio found best within the bounds."""
+        sigma0 = self.sigma0(ratio)
+        return Optimum(self.value(ratio, logdet), sigma0, ratio * sigma0, ratio in bounds)
+
+    def value_at(self, sigma0: float, ratio: float, logdet: float) -> float:
+        """Log evidence at a given sigma0."""
+        determinant = 0.5 * self.m * (self.n * math.log(sigma0) + logdet - self.n * LOG_2PI)
+        return determinant - 0.5 * sigma0 * self._denominator(ratio) + self.constant
+
+    def sigma0(self, ratio: float) -> float:
+        """The best sigma0 for this ratio."""
+        return self.m * self.n / self._denominator(ratio)
+
+    @property
+    def _level(self) -> float:
+        return self.n * (math.log(self.m * self.n) - 1.0 - LOG_2PI)
+
+    def _denominator(self, ratio: float) -> float:
+        return self.roughness + ratio * self.norm
+
+
+class Ranking:
+    """Points and their metric, ranked once to each depth that is needed; or lists as given."""
+
+    def __init__(self, X: object, metric: str | Metric) -> None:
+        self._deepest: Neighbors | None = None
+        if isinstance(X, Neighbors):
+            self._deepest, self.metric = X, X.metric
+            self.points = None
+            self.n, self.most = len(X.indices), X.indices.shape[1]
+            return
+        self.metric = metric
+        self.points, self.name = points_and_name(X, metric)
+        self.n = len(self.points)
+        self.most = self.n - 1
+
+    def to(self, depth: int) -> Neighbors:
+        """The nearest neighbours of each point."""
+        known = self._deepest
+        if known is None or known.indices.shape[1] < depth:
+            known = self._deepest = rank(self.points, depth, self.name)
+        if known.indices.shape[1] == depth:
+            return known
+        nearest = np.ascontiguousarray(known.indices[:, :depth])
+        return Neighbors(nearest, np.ascontiguousarray(known.distances[:, :depth]), known.metric)
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """One graph of one ranking, with its targets: everything that a worker needs."""
+
+    pairs: Pairs  # up to the depth ranked so far
+    targets: Targets
+    roughness: np.ndarray  # q_k for k = 0..depth
+    ks: np.ndarray  # all that were asked for
+    ratio_bounds: tuple[float, float]
+    sigmas: tuple[float, float] | None
+    backend: str
+    plan: Plan
+    ranking: Ranking | None  # None at a worker
+
+    @property
+    def depth(self) -> int:
+        """The largest k whose graph is at hand."""
+        return self.pairs.k_max
+
+    def profile(self, k: int) -> Profile:
+        """The evidence of graph k."""
+        t = self.targets
+        return Profile(t.n, t.m, t.norm, t.constant, float(self.roughness[k]))
+
+    def deepened(self, depth: int) -> Problem:
+        """The same problem with more of the graphs at hand."""
+        assert self.ranking is not None
+        pairs = pairs_by_rank(self.ranking.to(depth), self.pairs.graph)
+        return replace(
+            self,
+            pairs=pairs,
+            roughness=self.targets.roughness(pairs),
+            plan=make_plan(pairs, self.backend),
+        )
+
+    def for_workers(self) -> Problem:
+        """Without the points, which no worker needs."""
+        return replace(self, ranking=None)
+
+
+@dataclass(frozen=True, eq=False)
+class Question:
+    """The arguments of a call, checked."""
+
+    rankings: list[Ranking]  # one for each metric
+    graphs: tuple[str, ...]
+    targets: Targets
+    ks: np.ndarray
+    ratio_bounds: tuple[float, float]
+    sigmas: tuple[float, float] | None
+    backend: str
+    center: bool
+
+    @property
+    def limited(self) -> bool:
+        """Whether larger k exist than the largest asked for."""
+        return int(self.ks[-1]) < self.targets.n - 1
+
+    def candidates(self) -> Iterator[tuple[Ranking, str]]:
+        """The (ranking, graph) to choose from."""
+        return ((ranking, graph) for ranking in self.rankings for graph in self.graphs)
+
+    def problem(self, ranking: Ranking, graph: str, depth: int | None = None) -> Problem:
+        """One candidate, ranked to the largest k or to a lesser depth."""
+        depth = int(self.ks[-1]) if depth is None else depth
+        pairs = pairs_by_rank(ranking.to(depth), graph)
+        return Problem(
+            pairs=pairs,
+            targets=self.targets,
+            roughness=self.targets.roughness(pairs),
+            ks=self.ks,
+            ratio_bounds=self.ratio_bounds,
+            sigmas=self.sigmas,
+            backend=self.backend,
+            plan=make_plan(pairs, self.backend),
+            ranking=ranking,
+        )
+
+
+def pose(
+    X: object,
+    y: object,
+    *,
+    graph: object,
+    metric: object,
+    formulation: str = "auto",
+    task: str = "auto",
+    center: bool = True,
+    ks: object = None,
+    k_max: object = None,
+    k: object = None,
+    sigma0: object = None,
+    sigma2: object = None,
+    ratio_bounds: object = RATIO_BOUNDS,
+    backend: str = "auto",
+    evidence: bool = True,
+    one: bool = True,
+) -> Question:
+    """Check the arguments of a call.
+
+    `k` stands for a single one; `evidence` says that the graph must have one, `one` that there is
+    nothing to choose from.
+    """
+    graphs = _check_graphs(graph, evidence, one)
+    metrics = _check_metrics(metric, one)
+    one_of(backend, BACKENDS, "backend")
+    if isinstance(X, Neighbors):
+        _check_metric_of(X, metrics)
+    rankings = [Ranking(X, name) for name in metrics]
+    n, most = rankings[0].n, rankings[0].most
+    if k is None:
+        asked = check_ks(ks, k_max if ks is not None or k_max is not None else most, n)
+    else:
+        asked = np.array([check_k(k, n)])
+    if asked[-1] > most:
+        name = "k" if k is not None else "ks" if ks is not None else "k_max"
+        raise ValueError(
+            f"{name} must be at most {most}, the neighbours of each point that X holds; "
+            f"got {asked[-1]}"
+        )
+    targets = encode(y, n, task, formulation, center)
+    sigmas, bounds = check_sigmas(sigma0, sigma2), check_ratio_bounds(ratio_bounds)
+    if evidence:
+        _check_range(bounds, sigmas)
+        if sigmas is None and targets.norm == 0.0:
+            raise ValueError(
+                "y must vary: all its values are equal, so that the evidence grows without end as "
+                "sigma0 does; give sigma0 and sigma2 to compute it at fixed values"
+            )
+    return Question(rankings, graphs, targets, asked, bounds, sigmas, backend, bool(center))
+
+
+def _check_graphs(graph: object, evidence: bool, one: bool) -> tuple[str, ...]:
+    if not one and isinstance(graph, str) and graph == "auto":
+        return EVIDENCE_GRAPHS
+    if evidence and isinstance(graph, str) and graph == "knn":
+        raise ValueError(
+            "graph must be 'mutual' or 'symmetric' for an evidence; got 'knn', which is directed "
+            "and has none: loo_curve and select_k(criterion='loo') work on it"
+        )
+    allowed = EVIDENCE_GRAPHS if evidence else GRAPHS
+    return (one_of(graph, allowed if one else (*allowed, "auto"), "graph"),)
+
+
+def _check_metrics(metric: object, one: bool) -> list[str | Metric]:
+    if one or not isinstance(metric, list | tuple):
+        return [check_metric(metric)]
+    metrics = list(dict.fromkeys(check_metric(name) for name in metric))
+    if not metrics or ("precomputed" in metrics and len(metrics) > 1):
+        raise ValueError(
+            "metric must be one name, or a sequence of metrics of the same points "
+            f"(not 'precomputed'); got {metric!r}"
+        )
+    return metrics
+
+
+def _check_metric_of(X: Neighbors, metrics: list[str | Metric]) -> None:
+    """Neighbours have been ranked by a metric already; another one cannot be asked for."""
+    if metrics != ["euclidean"] and metrics != [X.metric]:
+        raise ValueError(
+            f"metric must be left out where X is a Neighbors, ranked by {X.metric!r}; "
+            f"got {metrics if len(metrics) > 1 else metrics[0]!r}"
+        )
+
+
+def _check_range(bounds: tuple[float, float], sigmas: tuple[float, float] | None) -> None:
+    least, largest = _RATIOS
+    if not (least <= bounds[0] and bounds[1] <= largest):
+        raise ValueError(
+            f"ratio_bounds must lie within {least:g} to {largest:g} for an evidence; got {bounds}"
+        )
+    if sigmas is not None and not least <= sigmas[1] / sigmas[0] <= largest:
+        raise ValueError(
+            f"sigma2/sigma0 must be from {least:g} to {largest:g}; "
+            f"got sigma0={sigmas[0]} and sigma2={sigmas[1]}"
+        )

@@ -1,0 +1,242 @@
+"""Which k are out, and by what: the one place where that is decided.
+
+Every k has an upper bound on its evidence and a highest value found. Bounds are improved in the
+order of their price (`_bounds`), but only for k that are still above the floor; what is left is
+enclosed by factorizations, the highest bound first. k beyond the ranked ones are bounded by one
+pass over all pairs (`_tails`), and ranked only where that does not rule them out.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from ._bounds import (
+    anchor_bounds,
+    diagonal_bound,
+    guess_ratio,
+    identity_bounds,
+    local_bound,
+    local_pays,
+    slack,
+    tail_bounds,
+)
+from ._enclosures import Enclosure, enclose
+from ._plan import open_graph
+from ._problem import Problem, Question, Ranking
+from ._tails import bound_tail
+from ._threads import Progress, map_chunks
+
+_DEPTH = 48  # neighbours ranked at first; the bounds of `_tails` rule out most k beyond
+_ALL = 256  # so many are ranked at once: cheaper than a pass over all pairs
+_ROUND = 4  # k enclosed against one floor; fixed, so that no answer depends on the workers
+_FEW = 4  # an anchor costs as much as three factorizations, and so does ruling out one k
+_WORTHWHILE = 0.75  # anchors go on if the last one left no more of the k
+# At its own peak an anchor bounds hardly any k by less than its own evidence; above the peak it
+# does (docs/theory). Of the 19 k below 20 at n = 100,000 (2-D), none is ruled out from the peak,
+# all are from 1.01 to 2.7 times its ratio; at n = 10,000 7 are.
+_ABOVE = 1.3
+
+UNKNOWN, IDENTITY, DIAGONAL, LOCAL, ENCLOSED = range(5)  # what a k's bound comes from
+
+
+def first_depth(question: Question, ranking: Ranking) -> int:
+    """How many neighbours to rank before anything is known."""
+    ks = question.ks
+    beyond = int((ks > _DEPTH).sum())
+    if ks[-1] <= _ALL or ks[0] > _DEPTH or beyond <= _ROUND or ranking.points is None:
+        return int(ks[-1])
+    return _DEPTH
+
+
+class Standing:
+    """What is known of each k of a problem."""
+
+    def __init__(self, problem: Problem, executor: object, progress: Progress) -> None:
+        self.problem, self.executor, self.progress = problem, executor, progress
+        self.lower = np.full(len(problem.ks), -np.inf)
+        self.upper = np.full(len(problem.ks), np.inf)
+        self.level = np.full(len(problem.ks), UNKNOWN)
+        self.enclosed: dict[int, Enclosure] = {}
+        self.anchored: set[int] = set()
+        self.consistent = True  # no value was found above a bound
+        self._anchors_pay = True
+        self._rank()
+
+    # -----------------------------------------------------------------------------------------
+    # Bounds
+
+    def lead(self) -> int:
+        """Position of the most promising ranked k: the highest bound, each as good as it comes."""
+        ranked = np.flatnonzero(self.problem.ks <= self.problem.depth)
+        while True:
+            at = int(ranked[np.argmax(self.upper[ranked])])
+            if self.level[at] >= LOCAL:
+                return at
+            self._improve(at)
+
+    def improve(self, floor: float) -> None:
+        """Bound every k above the floor as well as the cheap bounds can, ranking where needed."""
+        while True:
+            self._bound_tail(floor)
+            rivals = self.rivals(floor)
+            ranked = rivals[self.level[rivals] != UNKNOWN]
+            beyond = rivals[self.level[rivals] == UNKNOWN]
+            for at in ranked.tolist():
+                while self.level[at] < LOCAL and self.upper[at] > floor:
+                    self._improve(at)
+            if not len(beyond):
+                return
+            depth = int(self.problem.ks[beyond[-1]])
+            self.progress.say(f"ranking {depth} neighbours")
+            self.problem = self.problem.deepened(depth)
+            self._rank()
+
+    def rivals(self, floor: float) -> np.ndarray:
+        """Positions of the k that may be above the floor and are not enclosed yet."""
+        return np.flatnonzero((self.upper > floor) & (self.level < ENCLOSED))
+
+    def _rank(self) -> None:
+        """Bound the k whose graphs have come to hand."""
+        problem = self.problem
+        new = np.flatnonzero((problem.ks <= problem.depth) & (self.level == UNKNOWN))
+        # A k that brings no pair in has the graph of the k before it; the smaller of equals wins.
+        counts = problem.pairs.count[problem.ks[problem.ks <= problem.depth]]
+        distinct = np.diff(counts, prepend=-1)[new] > 0
+        bounds = identity_bounds(problem, problem.ks[new])
+        self.upper[new] = np.where(distinct, np.minimum(self.upper[new], bounds), -np.inf)
+        self.level[new] = IDENTITY
+
+    def _bound_tail(self, floor: float) -> None:
+        """Bound the k beyond the ranked ones, if nothing is known of them yet."""
+        beyond = np.flatnonzero(np.isinf(self.upper) & (self.upper > 0))
+        if not len(beyond) or floor == -math.inf:
+            return
+        self.progress.say("a pass over all pairs")
+        problem, ranking = self.problem, self.problem.ranking
+        tail = bound_tail(
+            ranking.points, ranking.name, problem.pairs.graph, problem.targets, problem.depth
+        )
+        self.upper[beyond] = tail_bounds(problem, tail, problem.ks[beyond])
+
+    def _improve(self, at: int) -> None:
+        """Go from one bound to the next in price."""
+        k = int(self.problem.ks[at])
+        if self.level[at] == IDENTITY:
+            self.upper[at] = min(self.upper[at], diagonal_bound(self.problem, k))
+            self.level[at] = DIAGONAL if local_pays(self.problem, k) else LOCAL
+        else:
+            self.upper[at] = min(self.upper[at], local_bound(self.problem, k))
+            self.level[at] = LOCAL
+
+    # -----------------------------------------------------------------------------------------
+    # Factorizations
+
+    def enclose(self, positions: np.ndarray, floor: float) -> None:
+        """Enclose these k, as far as they are above the floor."""
+        problem = self.problem
+        ks = problem.ks[positions]
+        found = map_chunks(
+            _enclose_above,
+            (problem.for_workers(), floor),
+            ks.tolist(),
+            executor=self.executor,
+            threads=problem.plan.releases_gil(ks) and len(ks) > 1,
+        )
+        for at, one in zip(positions.tolist(), found, strict=True):
+            self.note(at, one)
+
+    def note(self, at: int, one: Enclosure) -> None:
+        """Take in what is known of one k."""
+        if one.lower > self.upper[at] + slack(self.problem):
+            self.consistent = False
+        self.enclosed[at], self.level[at] = one, ENCLOSED
+        self.lower[at] = one.lower
+        self.upper[at] = max(min(self.upper[at], one.upper), one.lower)
+
+    def anchor(self, floor: float) -> bool:
+        """Bound all k from one of them, where that pays; say whether anything was tried."""
+        rivals = self.rivals(floor)
+        if not self._anchors_pay or len(rivals) <= _FEW:
+            return False
+        problem = self.problem
+        ks = problem.ks[rivals]
+        # resistances of a sparse graph bound the k below it, those of a dense one all
+        dense = problem.plan.dense(int(ks[-1]))
+        at = int(rivals[np.argmax(self.upper[rivals])] if dense else rivals[-1])
+        k = int(problem.ks[at])
+        if at in self.enclosed:
+            ratio = self.enclosed[at].optimum.ratio
+        elif problem.sigmas is not None:
+            ratio = problem.sigmas[1] / problem.sigmas[0]
+        else:
+            ratio = guess_ratio(problem, k) * (1.0 if dense else _ABOVE)
+        ratio = min(max(ratio, problem.ratio_bounds[0]), problem.ratio_bounds[1])
+        opened = open_graph(problem.pairs, k, problem.plan, many=False)
+        bounds = anchor_bounds(problem, opened, k, ratio)
+        if bounds is None:
+            self._anchors_pay = False
+            return False
+        self.anchored.add(at)
+        ranked = np.flatnonzero(problem.ks <= problem.depth)
+        self.upper[ranked] = np.maximum(np.minimum(self.upper[ranked], bounds), self.lower[ranked])
+        self._anchors_pay = len(self.rivals(floor)) <= _WORTHWHILE * len(rivals)
+        return True
+
+    # -----------------------------------------------------------------------------------------
+    # What is proven
+
+    @property
+    def best(self) -> int:
+        """Position of the highest value found, the smallest k among equals."""
+        return int(np.argmax(self.lower))
+
+    @property
+    def margin(self) -> float:
+        """The highest value found, less the highest upper bound of any other k.
+
+        0 for a draw: where both were found as exactly as promised and differ by less than that.
+        """
+        others = self.upper.copy()
+        others[self.best] = -np.inf
+        rival = int(np.argmax(others))
+        margin = float(self.lower[self.best] - others[rival])
+        rival_found = self.enclosed.get(rival)
+        if margin < 0.0 and rival_found is not None and rival_found.settled:
+            return 0.0
+        return margin
+
+    @property
+    def certified(self) -> bool:
+        """Whether no other k can be better, by a margin that was computed."""
+        return self.consistent and self.enclosed[self.best].settled and self.margin >= 0.0
+
+    @property
+    def evaluated(self) -> np.ndarray:
+        """The k of which any determinant was computed."""
+        return self.problem.ks[np.array(sorted(self.anchored | set(self.enclosed)), np.int64)]
+
+
+def _enclose_above(shared: tuple[Problem, float], k: int) -> Enclosure:
+    problem, floor = shared
+    return enclose(problem, k, floor)
+
+
+def find_best(problem: Problem, executor: object, progress: Progress) -> Standing:
+    """Race all k of a problem until one is proven to be the best."""
+    standing = Standing(problem, executor, progress)
+    progress.say("ruling out")
+    standing.enclose(np.array([standing.lead()]), -math.inf)
+    while True:
+        floor = float(standing.lower.max())
+        standing.improve(floor)
+        rivals = standing.rivals(floor)
+        progress.say(f"k left: {len(rivals)}")
+        if not len(rivals):
+            return standing
+        if standing.anchor(floor):
+            continue
+        highest = np.argsort(-standing.upper[rivals], kind="stable")[:_ROUND]
+        standing.enclose(rivals[highest], floor)
+        progress.update(len(highest))

@@ -1,0 +1,73 @@
+"""What a call is said to take is what it takes: peaks measured in a process of their own."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+_PEAK = Path("/proc/self/clear_refs")
+
+# Kernels are compiled by a small call first; then the peak is set back. Each check of memory tells
+# what is taken already and what will be needed: the highest sum is the peak that was foretold.
+_SCRIPT = """
+import json, sys
+import numpy as np
+import mksknn
+from mksknn import _graphs, _neighbors, _validation
+
+def status(name):
+    lines = open("/proc/self/status").read().splitlines()
+    return next(1024 * int(line.split()[1]) for line in lines if line.startswith(name))
+
+def call(n, k):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(n, D))
+    if GRAPH is None:
+        return X, lambda: mksknn.neighbors(X, k)
+    return X, lambda: mksknn.knn_graph(X, k, graph=GRAPH)
+
+D, K, N, GRAPH = json.loads(sys.argv[1])
+told = []
+
+def check(needed, what, advice):
+    told.append(status("VmRSS") - before + needed)
+
+_graphs.check_memory = _neighbors.check_memory = check
+before = 0
+for n, k in ((1200, 20), (1200, 400)):
+    call(n, k)[1]()
+X, run = call(N, K)
+open("/proc/self/clear_refs", "w").write("5")
+told.clear()
+before = status("VmRSS")
+run()
+print(json.dumps([max(told), status("VmHWM") - before]))
+"""
+
+
+@pytest.mark.skipif(not _PEAK.exists(), reason="needs Linux to measure a peak")
+@pytest.mark.parametrize(
+    ("d", "k", "n", "graph"),
+    [
+        (2, 300, 15_000, None),  # tree
+        (20, 300, 12_000, None),  # products
+        (2, 4_000, 4_001, None),  # whole rows
+        (2, 150, 20_000, "knn"),
+        (2, 150, 20_000, "mutual"),
+        (2, 150, 20_000, "symmetric"),
+        (2, 2_000, 2_001, "symmetric"),
+    ],
+)
+def test_the_peak_is_foretold(d, k, n, graph):
+    out = subprocess.run(
+        [sys.executable, "-c", _SCRIPT, json.dumps([d, k, n, graph])],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert out.returncode == 0, out.stderr
+    told, taken = json.loads(out.stdout)
+    assert taken / 1.2 < told < taken * 1.2, (told / 1e6, taken / 1e6)
