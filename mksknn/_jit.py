@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import hashlib
+import re
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -46,7 +47,7 @@ class _Cache(FunctionCache):
     def __init__(self, function: Callable) -> None:
         super().__init__(function)
         self._cache_file = IndexDataCacheFile(
-            self.cache_path, self._impl.filename_base, _package_hash()
+            self.cache_path, self._impl.filename_base, _stamp(Path(function.__code__.co_filename))
         )
 
     def load_overload(self, *arguments: Any) -> Any:
@@ -71,14 +72,25 @@ class _Cache(FunctionCache):
 
 
 @functools.cache
-def _package_hash() -> str:
-    """A hash of all files of the package."""
-    package = Path(__file__).parent
+def _stamp(path: Path) -> str:
+    """A hash of a file of the package and of all files that it imports, directly or not."""
+    known, waiting = set(), [path]
+    while waiting:
+        here = waiting.pop()
+        if here not in known:
+            known.add(here)
+            waiting += _imported(here)
     found = hashlib.sha256()
-    for path in sorted(package.rglob("*.py")):
-        found.update(path.relative_to(package).as_posix().encode() + b"\0")
-        found.update(path.read_bytes() + b"\0")
+    for one in sorted(known):
+        found.update(one.name.encode() + b"\0" + one.read_bytes() + b"\0")
     return found.hexdigest()
+
+
+@functools.cache
+def _imported(path: Path) -> list[Path]:
+    """The neighbouring files that a file imports (``from ._file import name``)."""
+    names = re.findall(r"^\s*from \.(\w+) import", path.read_text(), re.MULTILINE)
+    return [path.with_name(f"{name}.py") for name in names]
 
 
 _warned = False

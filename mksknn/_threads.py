@@ -150,7 +150,7 @@ class _Limits:
     def _find(self) -> None:
         """Look for libraries that have been loaded since."""
         with self.lock:
-            self._modules = len(sys.modules)
+            modules = len(sys.modules)
             libraries = ThreadpoolController().lib_controllers
             levels = not any(_runs_on_openmp(library) for library in libraries)
             for library in libraries:
@@ -159,6 +159,7 @@ class _Limits:
             settings = [setting for found in self._found.values() for setting in found]
             self._per_thread = [setting for setting in settings if setting.per_thread]
             self._per_process = [setting for setting in settings if not setting.per_thread]
+            self._modules = modules  # last: from now on nobody waits for this to end
 
 
 def _runs_on_openmp(library: LibController) -> bool:
