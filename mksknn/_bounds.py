@@ -24,12 +24,10 @@ import math
 
 import numpy as np
 
-from ._dense import Cholesky
-from ._graphs import Pairs, components, degrees, resistance_sums
+from ._determinants import Determinants
+from ._graphs import Pairs, components, degrees
 from ._jit import kernel
-from ._plan import Opened
 from ._problem import LOG_2PI, Problem
-from ._sparse import Cholmod
 from ._start import spectrum_nodes
 from ._tails import Tail
 from ._threads import run_blocks
@@ -239,25 +237,14 @@ def _two_steps(starts, ends, first, last, nodes, weights):
 # Anchors
 
 
-def anchor_bounds(problem: Problem, opened: Opened, k: int, ratio: float) -> np.ndarray | None:
-    """A bound for each ranked k of the problem from graph k at this ratio; None if it has none.
+def anchor_bounds(problem: Problem, opened: Determinants, ratio: float) -> np.ndarray | None:
+    """A bound for each ranked k of the problem from one graph at this ratio; None if it has none.
 
-    From a sparse graph only for the k below it: selected inversion knows the resistances of its own
-    edges.
+    Where the backend does not know the resistances of a graph, its bound is infinite.
     """
-    ks = problem.ks[problem.ks <= problem.depth]
-    if isinstance(opened, Cholesky):
-        anchor = opened.anchor(ratio)
-        rho = resistance_sums(problem.pairs, anchor.inverse, anchor.label, anchor.gap)[ks]
-        logdet, trace = anchor.logdet, anchor.trace
-    elif isinstance(opened, Cholmod) and problem.plan.fits(opened.inverse_bytes):
-        logdet, trace, resistance = opened.resistances(ratio)
-        rho = np.full(len(ks), np.inf)
-        below = ks[ks <= k]
-        sums = np.concatenate([[0.0], np.cumsum(resistance)])
-        rho[: len(below)] = sums[problem.pairs.count[below]]
-    else:
+    found = opened.resistance_sums(ratio)
+    if found is None:
         return None
-    n = problem.pairs.n
-    level = logdet - n * math.log(n)
-    return _best_of_ratios(problem, level, rho, trace, problem.roughness[ks])
+    ks, n = problem.ks[problem.ks <= problem.depth], problem.pairs.n
+    level = found.logdet - n * math.log(n)
+    return _best_of_ratios(problem, level, found.sums[ks], found.trace, problem.roughness[ks])

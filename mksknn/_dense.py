@@ -9,99 +9,83 @@ each component's log(lift + r) is traded for log r at the end.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 
-from ._graphs import Pairs, components, dense_laplacian
+from ._determinants import Determinants, Resistances
+from ._graphs import Pairs, dense_laplacian, resistance_sums
 from ._jit import kernel
 from ._lapack import cholesky, cholesky_inverse, tridiagonalize
-from ._search import Spectrum
-from ._threads import one_thread_each
 
 
-@dataclass(frozen=True, eq=False)
-class Anchor:
-    """A = L_a + r_a I inverted.
-
-    In `inverse` the null vectors of L_a have the eigenvalue 1/(r_a + lift) and not 1/r_a. That
-    changes no resistance within a component; one between the components c and d lacks
-    ``gap[c] + gap[d]``.
-    """
-
-    logdet: float
-    trace: float
-    inverse: np.ndarray  # the lower triangle
-    label: np.ndarray  # component of each point
-    gap: np.ndarray  # of each component
-
-
-class _Lifted:
+class _Lifted(Determinants):
     """A graph as a dense matrix."""
 
-    def __init__(self, pairs: Pairs, k: int) -> None:
-        self._pairs, self._k = pairs, k
-        self._components = components(pairs, k)
-        self._lift = 2.0 * pairs.count[k] / pairs.n  # the mean degree, so within the spectrum
-        self._matrix = np.empty((pairs.n, pairs.n))
-        self.spectrum = Spectrum.of(pairs, k, self._components.count)
+    backend = "lapack"
 
-    def _fill(self) -> np.ndarray:
-        matrix = dense_laplacian(self._pairs, self._k, self._matrix)
+    def __init__(self, pairs: Pairs, k: int) -> None:
+        super().__init__(pairs, k)
+        self._lift = 2.0 * pairs.count[k] / pairs.n  # the mean degree, so within the spectrum
+
+    def _fill(self, matrix: np.ndarray) -> None:
+        dense_laplacian(self._pairs, self._k, matrix)
         _lift_components(matrix, self._components.label, self._lift / self._components.size)
-        return matrix
 
 
 class Cholesky(_Lifted):
     """A factorization for each r."""
 
-    backend = "lapack"
-    free_ratios = False
+    def __init__(self, pairs: Pairs, k: int) -> None:
+        super().__init__(pairs, k)
+        self._matrix = np.empty((pairs.n, pairs.n))
 
     def logdet(self, ratio: float) -> float:
         """log|L + ratio I|."""
-        return self._factorize(ratio)
+        self._fill(self._matrix)
+        self._matrix.flat[:: len(self._matrix) + 1] += ratio
+        cholesky(self._matrix)
+        lifted = 2.0 * float(np.log(np.diagonal(self._matrix)).sum())
+        null = math.log(ratio) - math.log(ratio + self._lift)
+        return lifted + self._components.count * null
 
     def trace_inverse(self, ratio: float) -> float:
         """tr (L + ratio I)^-1."""
-        return self.anchor(ratio).trace
+        return self._invert(ratio)[1]
 
-    def anchor(self, ratio: float) -> Anchor:
-        """The inverse of L + ratio I, and what bounds on other graphs need besides."""
-        logdet = self._factorize(ratio)
-        with one_thread_each():
-            cholesky_inverse(self._matrix)
-        gap = 1.0 / ratio - 1.0 / (ratio + self._lift)
-        return Anchor(
-            logdet=logdet,
-            trace=float(np.trace(self._matrix)) + self._components.count * gap,
-            inverse=self._matrix,
-            label=self._components.label,
-            gap=gap / self._components.size,
+    def resistance_sums(self, ratio: float) -> Resistances:
+        """The anchor L + ratio I, and its resistances summed over every graph.
+
+        In the lifted inverse the null vectors of L have the eigenvalue 1/(ratio + lift) and not
+        1/ratio. That changes no resistance within a component; one between the components c and d
+        lacks ``gap[c] + gap[d]``.
+        """
+        logdet, trace = self._invert(ratio)
+        parts = self._components
+        sums = resistance_sums(
+            self._pairs, self._matrix, parts.label, self._gap(ratio) / parts.size
         )
+        return Resistances(logdet, trace, sums)
 
-    def _factorize(self, ratio: float) -> float:
-        matrix = self._fill()
-        matrix.flat[:: len(matrix) + 1] += ratio
-        with one_thread_each():
-            cholesky(matrix)
-        lifted = 2.0 * float(np.log(np.diagonal(matrix)).sum())
-        null = math.log(ratio) - math.log(ratio + self._lift)
-        return lifted + self._components.count * null
+    def _gap(self, ratio: float) -> float:
+        return 1.0 / ratio - 1.0 / (ratio + self._lift)
+
+    def _invert(self, ratio: float) -> tuple[float, float]:
+        """log|L + ratio I| and the trace of its inverse; the lifted inverse is left behind."""
+        logdet = self.logdet(ratio)
+        cholesky_inverse(self._matrix)
+        return logdet, float(np.trace(self._matrix)) + self._components.count * self._gap(ratio)
 
 
 class Tridiagonal(_Lifted):
     """One reduction to tridiagonal form; then every r costs O(n)."""
 
-    backend = "lapack"
     free_ratios = True
 
     def __init__(self, pairs: Pairs, k: int) -> None:
         super().__init__(pairs, k)
-        with one_thread_each():
-            form = tridiagonalize(self._fill())
-        self._matrix = None
-        self._form = (*form, self._components.count, self._lift)
+        matrix = np.empty((pairs.n, pairs.n))
+        self._fill(matrix)
+        self._form = (*tridiagonalize(matrix), self._components.count, self._lift)
 
     def logdet(self, ratio: float) -> float:
         """log|L + ratio I|."""

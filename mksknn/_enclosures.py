@@ -13,7 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from ._bounds import guess_ratio, slack
-from ._plan import Opened, Opener, open_graph
+from ._determinants import Determinants
+from ._plan import Opener, open_graph
 from ._problem import Optimum, Problem
 from ._search import Curve, PeakSearch
 
@@ -48,7 +49,7 @@ def enclose(problem: Problem, k: int, floor: float = -math.inf) -> Enclosure:
 def enclose_opened(
     problem: Problem,
     k: int,
-    opened: Opened,
+    opened: Determinants,
     floor: float = -math.inf,
     start: float | None = None,
 ) -> Enclosure:
@@ -60,8 +61,8 @@ def enclose_opened(
         value = profile.value_at(sigma0, sigma2 / sigma0, logdet)
         optimum = Optimum(value, sigma0, sigma2, False)
         return Enclosure(k, optimum, value + extra, True, 1, None, logdet)
-    if opened.free_ratios:
-        ratio = opened.peak(profile.norm, profile.roughness, bounds)
+    ratio = opened.peak(profile.norm, profile.roughness, bounds)
+    if ratio is not None:
         logdet = opened.logdet(ratio)
         optimum = profile.optimum(ratio, logdet, bounds)
         return Enclosure(k, optimum, optimum.log_evidence + extra, True, 1, None, logdet)

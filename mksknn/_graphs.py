@@ -265,14 +265,10 @@ def _lower_columns(n, rows, columns):
     return data, out, pointers
 
 
-def dense_laplacian(pairs: Pairs, k: int, out: np.ndarray | None = None) -> np.ndarray:
-    """The lower triangle of L_k as a full C-ordered matrix, zeros above."""
-    if out is None:
-        out = np.zeros((pairs.n, pairs.n))
-    else:
-        out[:] = 0.0
+def dense_laplacian(pairs: Pairs, k: int, out: np.ndarray) -> None:
+    """Fill a square C-ordered matrix with the lower triangle of L_k, zeros above."""
+    out[:] = 0.0
     _add_edges(pairs.rows[: pairs.count[k]], pairs.columns[: pairs.count[k]], out)
-    return out
 
 
 @kernel
@@ -387,7 +383,7 @@ def resistance_sums(
     """rho_k for k = 0..k_max: the sum over edges of the resistance B_ii + B_jj - 2 B_ij.
 
     B is the inverse of L_a + r_a I at an anchor; only its lower triangle is read. Between two of
-    the anchor's components, `gap` of both is added (see `Anchor`).
+    the anchor's components, `gap` of both is added.
     """
     out = np.zeros(pairs.k_max + 1)
     diagonal = inverse.diagonal().copy()

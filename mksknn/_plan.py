@@ -12,12 +12,12 @@ import numpy as np
 
 from ._cholmod import cholmod
 from ._dense import Cholesky, Tridiagonal
+from ._determinants import Determinants
 from ._graphs import Pairs
 from ._sparse import Cholmod, SuperLU
-from ._validation import check_memory, free_memory
+from ._validation import check_memory
 
 BACKENDS = ("auto", "lapack", "cholmod", "superlu")
-Opened = Cholesky | Tridiagonal | Cholmod | SuperLU
 
 _DENSE_SIZE = 600  # so small, LAPACK wins however few the edges (benchmarks/evidence.py --backends)
 _DENSE_SHARE = 0.05  # edges over n^2: so many, it wins without asking for the fill
@@ -45,19 +45,15 @@ class Plan:
         """Whether threads help: LAPACK is called without the GIL, sparse backends keep it."""
         return bool((ks >= self.dense_from).any())
 
-    def fits(self, size: float) -> bool:
-        """Whether there was memory for so many bytes."""
-        return self.memory is None or size < self.memory
-
 
 def sparse_backend() -> str:
     """The backend that sparse graphs use here."""
     return "superlu" if cholmod() is None else "cholmod"
 
 
-def make_plan(pairs: Pairs, backend: str) -> Plan:
-    """Decide for every graph up to the largest k of the pairs."""
-    n, memory = pairs.n, free_memory()
+def make_plan(pairs: Pairs, backend: str, memory: float | None) -> Plan:
+    """Decide for every graph up to the largest k of the pairs, with so many bytes free."""
+    n = pairs.n
     reduce, never = n <= _REDUCE_SIZE, pairs.k_max + 1
     if backend == "cholmod" and cholmod() is None:
         raise ImportError(
@@ -92,11 +88,13 @@ def _sparse_pays(pairs: Pairs, k: int) -> bool:
     return _SPARSE_PRICE * Cholmod(pairs, k).flops < pairs.n**3 / 3
 
 
-def open_graph(pairs: Pairs, k: int, plan: Plan, many: bool = True) -> Opened:
+def open_graph(pairs: Pairs, k: int, plan: Plan, many: bool = True) -> Determinants:
     """The log-determinants of graph k; `many` says that more than one ratio will be asked for."""
     if plan.dense(k):
         return Tridiagonal(pairs, k) if many and plan.reduce else Cholesky(pairs, k)
-    return Cholmod(pairs, k) if plan.sparse == "cholmod" else SuperLU(pairs, k)
+    if plan.sparse == "superlu":
+        return SuperLU(pairs, k)
+    return Cholmod(pairs, k, memory=plan.memory)
 
 
 # Falling k share a fill-reducing order down to this part of the k it was found for. With three
@@ -113,11 +111,11 @@ class Opener:
         self._pairs, self._plan, self._many = pairs, plan, many
         self._shared: tuple[int, Pairs] | None = None  # a k, and the points in its order
 
-    def open(self, k: int) -> Opened:
+    def open(self, k: int) -> Determinants:
         """Graph k."""
         if self._shared is not None and k >= _REACH * self._shared[0]:
-            return Cholmod(self._shared[1], k, order="natural")
-        opened, self._shared = open_graph(self._pairs, k, self._plan, self._many), None
-        if isinstance(opened, Cholmod) and opened.flops:
-            self._shared = k, opened.reorder(self._pairs)
+            return Cholmod(self._shared[1], k, "natural", self._plan.memory)
+        opened = open_graph(self._pairs, k, self._plan, self._many)
+        in_order = opened.reordered()
+        self._shared = None if in_order is None else (k, in_order)
         return opened

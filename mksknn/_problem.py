@@ -24,6 +24,7 @@ from ._validation import (
     check_ks,
     check_ratio_bounds,
     check_sigmas,
+    free_memory,
     one_of,
 )
 
@@ -153,7 +154,7 @@ class Problem:
             self,
             pairs=pairs,
             roughness=self.targets.roughness(pairs),
-            plan=make_plan(pairs, self.backend),
+            plan=make_plan(pairs, self.backend, self.plan.memory),
         )
 
     def for_workers(self) -> Problem:
@@ -173,6 +174,7 @@ class Question:
     sigmas: tuple[float, float] | None
     backend: str
     center: bool
+    memory: float | None  # bytes free when the call was made
 
     @property
     def limited(self) -> bool:
@@ -195,7 +197,7 @@ class Question:
             ratio_bounds=self.ratio_bounds,
             sigmas=self.sigmas,
             backend=self.backend,
-            plan=make_plan(pairs, self.backend),
+            plan=make_plan(pairs, self.backend, self.memory),
             ranking=ranking,
         )
 
@@ -250,7 +252,9 @@ def pose(
                 "y must vary: all its values are equal, so that the evidence grows without end as "
                 "sigma0 does; give sigma0 and sigma2 to compute it at fixed values"
             )
-    return Question(rankings, graphs, targets, asked, bounds, sigmas, backend, bool(center))
+    return Question(
+        rankings, graphs, targets, asked, bounds, sigmas, backend, bool(center), free_memory()
+    )
 
 
 def _check_graphs(graph: object, evidence: bool, one: bool) -> tuple[str, ...]:

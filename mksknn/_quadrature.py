@@ -13,11 +13,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ._dense import Tridiagonal
+from ._determinants import Determinants
 from ._enclosures import Enclosure, enclose_opened
 from ._plan import open_graph
 from ._problem import Problem
-from ._search import Spectrum, chebyshev_error
+from ._search import chebyshev_error
 
 _PILED = 0.1  # of the peak: a density this high at an end of the bounds depends on them
 _CUT = 40.0  # the tails begin where the log density has fallen by this
@@ -39,7 +39,7 @@ class Slice:
     t: np.ndarray  # nodes, rising
     share: np.ndarray  # of the mass, at each node; sums to one
     at_bound: bool
-    error: float  # of the integral, relative: a bound where determinants are costly
+    error: float  # of the integral, relative
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,18 +85,21 @@ def slice_graph(problem: Problem, k: int, floor: float = -math.inf) -> Slice | S
         return Skipped(found.upper)
     density = _Density(problem, found)
     log_density: Callable[[np.ndarray], np.ndarray]
-    if isinstance(opened, Tridiagonal):
+    if opened.free_ratios:
 
         def log_density(t: np.ndarray) -> np.ndarray:
             return density.of(t, opened.logdets(density.ratios(t)))
 
-        left, right, error = *_window(density, log_density), 0.0
+        left, right, error = *_window(density, log_density), density.noise
     else:
         left, right = _probe_window(density, opened.logdet)
-        log_density = _Panels(density, opened.spectrum, opened.logdet, left, right)
+        log_density = _Panels(density, opened, left, right)
         error = log_density.error
     t, share, log_integral, missed = _integrate(log_density, left, right, density)
-    ends = np.array([end for end in (left, right) if end in (density.bottom, density.ceiling)])
+    heights = log_density(np.array([left, right]))
+    # the density has one peak: beyond the window it is nowhere higher than at its end
+    beyond = np.exp(heights - log_integral) @ [left - density.bottom, density.ceiling - right]
+    reached = np.array([left == density.bottom, right == density.ceiling])
     return Slice(
         log_marginal=found.lower
         + sigma0_integral(problem)
@@ -104,8 +107,8 @@ def slice_graph(problem: Problem, k: int, floor: float = -math.inf) -> Slice | S
         - math.log(density.ceiling - density.bottom),
         t=t,
         share=share,
-        at_bound=bool((log_density(ends) > math.log(_PILED)).any()),
-        error=error + missed,
+        at_bound=bool((heights[reached] > math.log(_PILED)).any()),
+        error=error + missed + float(beyond),
     )
 
 
@@ -189,12 +192,12 @@ class _Panels:
     def __init__(
         self,
         density: _Density,
-        spectrum: Spectrum,
-        logdet: Callable[[float], float],
+        opened: Determinants,
         left: float,
         right: float,
     ) -> None:
-        self._density, self._spectrum = density, spectrum
+        self._density, self._spectrum = density, opened.spectrum
+        spectrum = opened.spectrum
         first, last = self._place(density.ratios(np.array([left, right]))).tolist()
         promised = _ERROR / density.profile.m
         count, size = _fewest_nodes(spectrum.n - spectrum.nulls, last - first, promised)
@@ -206,10 +209,10 @@ class _Panels:
         self._nodes = middles[:, None] + half * np.cos(angles)
         ratios = np.clip(spectrum.top / np.expm1(-self._nodes), density.low, density.high)
         self._nodes = self._place(ratios)
-        logdets = np.array([[logdet(ratio) for ratio in row] for row in ratios.tolist()])
+        logdets = opened.logdets(ratios.ravel()).reshape(ratios.shape)
         self._heights = logdets - spectrum.n * np.log(ratios + spectrum.top)
         left_over = chebyshev_error(spectrum.n - spectrum.nulls, half, size)
-        self.error = density.profile.m * (left_over + _LEBESGUE * density.noise / density.half)
+        self.error = 0.5 * density.profile.m * left_over + _LEBESGUE * density.noise
 
     def __call__(self, t: np.ndarray) -> np.ndarray:
         """The log density at t, by the barycentric formula."""

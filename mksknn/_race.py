@@ -101,11 +101,7 @@ class Standing:
         """Bound the k whose graphs have come to hand."""
         problem = self.problem
         new = np.flatnonzero((problem.ks <= problem.depth) & (self.level == UNKNOWN))
-        # A k that brings no pair in has the graph of the k before it; the smaller of equals wins.
-        counts = problem.pairs.count[problem.ks[problem.ks <= problem.depth]]
-        distinct = np.diff(counts, prepend=-1)[new] > 0
-        bounds = identity_bounds(problem, problem.ks[new])
-        self.upper[new] = np.where(distinct, np.minimum(self.upper[new], bounds), -np.inf)
+        self.upper[new] = np.minimum(self.upper[new], identity_bounds(problem, problem.ks[new]))
         self.level[new] = IDENTITY
 
     def _bound_tail(self, floor: float) -> None:
@@ -174,7 +170,7 @@ class Standing:
             ratio = guess_ratio(problem, k) * (1.0 if dense else _ABOVE)
         ratio = min(max(ratio, problem.ratio_bounds[0]), problem.ratio_bounds[1])
         opened = open_graph(problem.pairs, k, problem.plan, many=False)
-        bounds = anchor_bounds(problem, opened, k, ratio)
+        bounds = anchor_bounds(problem, opened, ratio)
         if bounds is None:
             self._anchors_pay = False
             return False
@@ -196,16 +192,14 @@ class Standing:
     def margin(self) -> float:
         """The highest value found, less the highest upper bound of any other k.
 
-        0 for a draw: where both were found as exactly as promised and differ by less than that.
+        0 for a draw: another k was found as exactly as promised, and differs by less than that.
         """
-        others = self.upper.copy()
+        best, others = self.lower[self.best], self.upper.copy()
+        for at, one in self.enclosed.items():
+            if one.settled:
+                others[at] = min(others[at], best)
         others[self.best] = -np.inf
-        rival = int(np.argmax(others))
-        margin = float(self.lower[self.best] - others[rival])
-        rival_found = self.enclosed.get(rival)
-        if margin < 0.0 and rival_found is not None and rival_found.settled:
-            return 0.0
-        return margin
+        return float(best - others.max())
 
     @property
     def certified(self) -> bool:

@@ -17,11 +17,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
+from scipy.special import zeta
 
-from ._graphs import Pairs, degrees
+from ._determinants import Spectrum
 
 _GAP = 3e-11  # per point: how far the proven upper bound may be above the value found
 _PLACE = 3e-7  # how far from the peak in log r the search may end
@@ -38,28 +38,19 @@ _ROUNDING = 2e-15  # of a log-determinant, of the sizes of the terms it is the s
 
 # The largest |d^j sigma / dx^j| / (sigma (1 - sigma)) of the logistic function, j = 1, 2, ...
 _STEEPEST = np.array([1.0, 1.0, 1.0, 1.0, 1.0, 1.8150, 4.25, 10.201, 31.0, 93.03, 345.5, 1247.5])
-_POLES = 2.11  # 2 sum over odd j of j^-3: bounds any derivative by its poles at odd j i pi
+
+
+def _poles(p: np.ndarray | int) -> np.ndarray:
+    """No p-th derivative of log(1 + exp(x)), p >= 2, exceeds this times p!: it is a sum over poles.
+
+    They are at x = i pi j for odd j, and twice the sum of j^-p is 2 (1 - 2^-p) zeta(p).
+    """
+    return 2.0 * (1.0 - 0.5**p) * zeta(p) / p * math.pi ** -np.asarray(p, float)
 
 
 def chebyshev_error(active: int, half_width: float, size: int) -> float:
     """How far H can be from the polynomial through its values at Chebyshev nodes."""
-    return 2.0 * _POLES * active / size * (half_width / (2.0 * math.pi)) ** size
-
-
-@dataclass(frozen=True)
-class Spectrum:
-    """What is known of the eigenvalues of a Laplacian without computing any."""
-
-    n: int
-    nulls: int  # eigenvalues that are zero: the components of the graph
-    top: float  # none is larger: twice the largest degree
-    mean: float  # the mean degree
-
-    @classmethod
-    def of(cls, pairs: Pairs, k: int, nulls: int) -> Spectrum:
-        """Of graph k, which has so many components."""
-        degree = degrees(pairs, k)
-        return cls(pairs.n, nulls, 2.0 * max(int(degree.max()), 1), float(degree.mean()))
+    return 2.0 * active * float(_poles(size)) * (0.5 * half_width) ** size
 
 
 class Curve:
@@ -104,7 +95,7 @@ class Curve:
         At least two values must be known.
         """
         order = np.argsort(np.abs(self.v - near), kind="stable")[:_MOST]
-        derivatives = self._derivatives(order)
+        derivatives = self._derivatives(order, v)
         nodes = self.v[order]
         # more nodes than it takes only let rounding grow: as many as serve a few of the v best
         sample = v[:: max(1, len(v) // 8)]
@@ -128,27 +119,37 @@ class Curve:
         slack = derivative * np.abs(np.prod(steps, axis=1))
         return basis, slack, self.noise * np.abs(basis).sum(axis=1)
 
-    def _derivatives(self, order: np.ndarray) -> np.ndarray:
-        """A bound on |p-th derivative of H| / p! over the first p nodes, for p = 2, 3, ...
+    def _derivatives(self, order: np.ndarray, v: np.ndarray) -> np.ndarray:
+        """A bound on |p-th derivative of H| / p! over v and the first p nodes, for p = 2, 3, ...
 
         With s the logistic function and s_i its value for eigenvalue i, sum s_i (1 - s_i) is at
         most that of equal s_i, whose mean is the slope of H; and the slope rises in v. Concavity
         in z bounds it at the first node from below and at the last one from above.
         """
         p = np.arange(2, len(order) + 1)
-        active = self.spectrum.n - self.spectrum.nulls
-        first, last = np.minimum.accumulate(order)[1:], np.maximum.accumulate(order)[1:]
+        active, nulls = self.spectrum.n - self.spectrum.nulls, self.spectrum.nulls
         rise, gap, noise = np.diff(self.height), np.diff(self.v), 2.0 * self.noise
-        below = (rise - noise) / np.expm1(gap)  # the slope at the lower node is at least this
-        above = (rise + noise) / -np.expm1(-gap)  # and at the upper one at most this
-        least = np.maximum((below[first] - self.spectrum.nulls) / max(active, 1), 0.0)
-        most = np.minimum((above[last - 1] - self.spectrum.nulls) / max(active, 1), 1.0)
+        # at node i the slope is at least below[i] and at most above[i]
+        below = np.append((rise - noise) / np.expm1(gap), nulls)
+        above = np.append(self.spectrum.n, (rise + noise) / -np.expm1(-gap))
+        first, last = np.minimum.accumulate(order)[1:], np.maximum.accumulate(order)[1:]
+        # nodes that enclose v too; beyond the outermost nothing is known
+        before = int(np.searchsorted(self.v, v.min(), side="right")) - 1
+        after = int(np.searchsorted(self.v, v.max(), side="left"))
+        slow = below[np.minimum(first, before)] if before >= 0 else np.full(len(p), float(nulls))
+        fast = (
+            above[np.maximum(last, after)]
+            if after < len(self.v)
+            else np.full(len(p), float(self.spectrum.n))
+        )
+        least = np.maximum((slow - nulls) / max(active, 1), 0.0)
+        most = np.minimum((fast - nulls) / max(active, 1), 1.0)
         mean = np.clip(0.5, least, np.maximum(most, least))
         table = np.full(len(p), np.inf)
         known = min(len(p), len(_STEEPEST))
         factorials = np.cumprod(np.arange(1.0, known + 2.0))[1:]
         table[:known] = _STEEPEST[:known] * (mean * (1.0 - mean))[:known] / factorials
-        return active * np.minimum(table, _POLES / p * math.pi ** -p.astype(float))
+        return active * np.minimum(table, _poles(p))
 
 
 def _lagrange(nodes: np.ndarray, steps: np.ndarray) -> np.ndarray:

@@ -255,7 +255,7 @@ def _sigmas_of_score(question: Question, scored: Scored, k: int, ratio: float) -
     sigma0 = profile.sigma0(ratio)
     value = None
     if scored.graph != "knn":
-        plan = make_plan(scored.pairs, question.backend)
+        plan = make_plan(scored.pairs, question.backend, question.memory)
         opened = open_graph(scored.pairs, k, plan, many=False)
         value = profile.value(ratio, opened.logdet(ratio))
     at_bound = ratio in question.ratio_bounds

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import replace
 
 import numpy as np
 from scipy.sparse import csc_array, csc_matrix, eye_array, sparray, spmatrix, tril
 
 from ._cholmod import Factor, cholmod
-from ._graphs import Pairs, components, sparse_laplacian
-from ._search import Spectrum
+from ._determinants import Determinants, Resistances
+from ._graphs import Pairs, sparse_laplacian
 from ._validation import check_symmetric
 
 
-class _Grounded:
+class _Grounded(Determinants):
     """log|L + r I| of one graph from sparse factorizations of a well-conditioned part of it.
 
-    The same trouble as in `Dense`, and another remedy, since lifting would fill the matrix: one
+    The same trouble as in `_dense`, and another remedy, since lifting would fill the matrix: one
     vertex of each component is left out. With M the rest of L + r I and x = M^-1 1, the Schur
     complement of the vertex left out of component c is r (|c| - r sum of x over c), so
 
@@ -24,20 +25,25 @@ class _Grounded:
     """
 
     def __init__(self, pairs: Pairs, k: int, order: str | None = None) -> None:
-        self._pairs, self._k = pairs, k
-        self._components = components(pairs, k)
-        self._order = order  # "natural" where the points are in a fill-reducing order already
-        self.spectrum = Spectrum.of(pairs, k, self._components.count)
+        super().__init__(pairs, k)
         laplacian = sparse_laplacian(pairs, k)
         # the best-connected vertex: the one whose loss leaves the least fill
-        order = np.lexsort((-laplacian.diagonal(), self._components.label))
+        ranked = np.lexsort((-laplacian.diagonal(), self._components.label))
         firsts = np.concatenate([[0], np.cumsum(self._components.size)[:-1]])
         self._kept = np.ones(pairs.n, np.bool_)
-        self._kept[order[firsts]] = False
+        self._kept[ranked[firsts]] = False
         self._label = self._components.label[self._kept]
         self._matrix = csc_matrix(laplacian[self._kept][:, self._kept], dtype=np.float64)
         if self._matrix.shape[0]:
-            self._analyze()
+            self._analyze(order)
+
+    @abstractmethod
+    def _analyze(self, order: str | None) -> None:
+        """Get ready to factorize; `order` is "natural" if the points are in a good one already."""
+
+    @abstractmethod
+    def _factorize(self, ratio: float) -> float:
+        """log|M|; from now on `_solve` solves with M."""
 
     def logdet(self, ratio: float) -> float:
         """log|L + ratio I|."""
@@ -81,10 +87,15 @@ class Cholmod(_Grounded):
     """CHOLMOD: one analysis, then a factorization for each r."""
 
     backend = "cholmod"
-    free_ratios = False
 
-    def _analyze(self) -> None:
-        self._factor = Factor(self._matrix, self._order)
+    def __init__(
+        self, pairs: Pairs, k: int, order: str | None = None, memory: float | None = None
+    ) -> None:
+        super().__init__(pairs, k, order)
+        self._memory = memory  # bytes that there are for a selected inverse
+
+    def _analyze(self, order: str | None) -> None:
+        self._factor = Factor(self._matrix, order)
         self._solve = self._factor.solve
 
     @property
@@ -92,13 +103,11 @@ class Cholmod(_Grounded):
         """Multiplications of one factorization."""
         return self._factor.flops if self._matrix.shape[0] else 0.0
 
-    @property
-    def inverse_bytes(self) -> float:
-        """Memory that `resistances` takes."""
-        return self._factor.inverse_bytes if self._matrix.shape[0] else 0.0
-
-    def reorder(self, pairs: Pairs) -> Pairs:
-        """The same pairs with the points renumbered in this graph's fill-reducing order."""
+    def reordered(self) -> Pairs | None:
+        """All pairs, the points renumbered in this graph's fill-reducing order."""
+        if not self.flops:
+            return None
+        pairs = self._pairs
         kept = np.flatnonzero(self._kept)[self._factor.permutation]
         order = np.concatenate([kept, np.flatnonzero(~self._kept)])
         place = np.empty(pairs.n, np.int32)
@@ -111,6 +120,21 @@ class Cholmod(_Grounded):
     def _trace_of_part(self) -> float:
         everyone = np.arange(self._matrix.shape[0])
         return float(self._factor.inverse_entries(everyone, everyone).sum())
+
+    def resistance_sums(self, ratio: float) -> Resistances | None:
+        """The anchor L + ratio I, and its resistances summed over its own graph and those below.
+
+        Selected inversion knows no other resistances. None where there is no room for it.
+        """
+        if not self.flops:
+            return None
+        if self._memory is not None and self._factor.inverse_bytes > self._memory:
+            return None
+        logdet, trace, own = self.resistances(ratio)
+        sums = np.full(self._pairs.k_max + 1, np.inf)
+        growing = np.concatenate([[0.0], np.cumsum(own)])
+        sums[: self._k + 1] = growing[self._pairs.count[: self._k + 1]]
+        return Resistances(logdet, trace, sums)
 
     def resistances(self, ratio: float) -> tuple[float, float, np.ndarray]:
         """log|A|, tr A^-1 and the resistance of each edge, for A = L + ratio I.
@@ -146,9 +170,8 @@ class SuperLU(_Grounded):
     """SciPy's LU in symmetric mode, for installs without scikit-sparse."""
 
     backend = "superlu"
-    free_ratios = False
 
-    def _analyze(self) -> None:
+    def _analyze(self, order: str | None) -> None:
         self._matrix = csc_array(self._matrix + tril(self._matrix, -1).T)
         self._identity = eye_array(self._matrix.shape[0], format="csc")
 
