@@ -77,8 +77,8 @@ def _best_of_ratios(
     t = problem.targets
     if problem.sigmas is not None:
         sigma0, ratio = problem.sigmas[0], problem.sigmas[1] / problem.sigmas[0]
-        logdet = logdet + t.n * np.log(level + ratio * slope)
-        value = 0.5 * t.m * (t.n * math.log(sigma0) + logdet - t.n * LOG_2PI)
+        inner = logdet + t.n * (np.log(level + ratio * slope) + math.log(sigma0) - LOG_2PI)
+        value = 0.5 * t.m * inner
         return value - 0.5 * sigma0 * (q + ratio * t.norm) + t.constant + slack(problem)
     low, high = problem.ratio_bounds
     steepest = np.maximum(

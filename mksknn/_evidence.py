@@ -259,6 +259,7 @@ def log_evidence(
         backend=backend,
     )
     problem = question.problem(*next(question.candidates()))
+    assert problem.sigmas is not None
     k, (sigma0, sigma2) = int(problem.ks[0]), problem.sigmas
     profile, ratio = problem.profile(k), sigma2 / sigma0
     opened = open_graph(problem.pairs, k, problem.plan, many=False)

@@ -32,7 +32,7 @@ def kernel(function: Callable) -> Callable:
     if isinstance(compiled, Dispatcher):  # not where compiling is switched off
         # no writable place for a cache: a read-only install of a user without a home
         with contextlib.suppress(RuntimeError, OSError):
-            compiled._cache = _Cache(function)
+            setattr(compiled, "_cache", _Cache(function))  # noqa: B010  (private to Numba)
     return compiled
 
 

@@ -109,7 +109,7 @@ class _Tiles:
         self.edges = [*range(0, len(matrix), self.size), len(matrix)]
         self.count = len(self.edges) - 1
 
-    def __getitem__(self, at: tuple[int | slice, int]) -> _Tile:
+    def __getitem__(self, at: tuple[int | slice, int | slice]) -> _Tile:
         """Tile (row, column) in Fortran's order; a slice makes one of several."""
         (top, bottom), (left, right) = map(self._range, at)
         return _Tile(self._matrix, top, left, bottom - top, right - left)
@@ -158,7 +158,7 @@ def _cholesky_tasks(count: int) -> dict[tuple, list[tuple]]:
     needs: dict[tuple, list[tuple]] = {}
     for i in range(count):
         for j in range(i, count):
-            before = []
+            before: list[tuple] = []
             for first in range(0, i, _ROWS_AT_ONCE):
                 k = _rows(i, first).stop - 1
                 needs[i, j, first] = [*before, *{(k, i, _LAST), (k, j, _LAST)}]

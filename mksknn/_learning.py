@@ -196,8 +196,8 @@ def _sample(n: int) -> np.ndarray:
 
 def _subset(targets: Targets, chosen: np.ndarray) -> Targets:
     """The targets of some points, encoded again: their mean and their classes may differ."""
-    y = targets.values if targets.codes is None else targets.codes
-    task = "regression" if targets.codes is None else "classification"
+    y = targets.values if targets.regression else targets.codes
+    task = "regression" if targets.regression else "classification"
     return encode(y[chosen], len(chosen), task, "auto", True)
 
 
@@ -237,7 +237,7 @@ class _Data:
     @property
     def labels(self) -> np.ndarray:
         """Targets for a public function."""
-        return self.targets.values if self.targets.codes is None else self.targets.codes
+        return self.targets.values if self.targets.regression else self.targets.codes
 
     def part(self, rows: np.ndarray) -> _Data:
         """Some of the points."""
@@ -246,7 +246,7 @@ class _Data:
     @property
     def groups(self) -> np.ndarray:
         """Classes, or slices of about equally many values of a regression."""
-        if self.targets.codes is not None:
+        if not self.targets.regression:
             return self.targets.codes
         values = self.targets.values
         if values.shape[1] > 1:  # along the direction in which they vary most
@@ -334,7 +334,7 @@ def _halves(data: _Data) -> tuple[_Data, _Data] | None:
     order = shuffled[np.argsort(data.groups[shuffled], kind="stable")]
     rows = np.sort(order[::2]), np.sort(order[1::2])
     for part in rows:
-        varies = data.targets.codes if data.targets.codes is not None else data.targets.values
+        varies = data.labels
         if (varies[part] == varies[part][0]).all() or not np.ptp(data.points[part], axis=0).any():
             return None
     return data.part(rows[0]), data.part(rows[1])
@@ -452,10 +452,7 @@ class _Judge:
         self.targets, self.mutual = targets, mutual
         self.ks, self.k_max = _KS[_KS <= k_max], k_max
         self.n = targets.n
-        codes, values = targets.codes, targets.values
-        self._between = 4.0 if targets.formulation == "binary" else 2.0
-        self._codes = np.empty(0, np.int32) if codes is None else codes
-        self._values = np.empty((0, 0)) if values is None else values
+        self._between, self._codes, self._values = targets.between, targets.codes, targets.values
 
     def best(self, squares: np.ndarray, near: _State | None = None) -> _State:
         """The highest evidence on the grid, or on the part of it that is near a state."""

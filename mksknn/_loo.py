@@ -51,10 +51,10 @@ class LooCurve:
         The k scored, rising.
     error : ndarray of float64
         Misclassification rate of the plain vote, or mean squared error of the plain average.
-    log_score : ndarray of float64 or None
+    log_score : ndarray of float64
         Sum over the points of the log probability (or density) of each one's own target, at the
         best ratio.
-    ratio : ndarray of float64 or None
+    ratio : ndarray of float64
         That ratio r = sigma2 / sigma0; an end of ``ratio_bounds`` if the score rises towards it.
     graph : str
         "knn", "mutual" or "symmetric".
@@ -62,8 +62,8 @@ class LooCurve:
 
     k: np.ndarray
     error: np.ndarray
-    log_score: np.ndarray | None
-    ratio: np.ndarray | None
+    log_score: np.ndarray
+    ratio: np.ndarray
     graph: str
 
     @property
@@ -74,19 +74,16 @@ class LooCurve:
     @property
     def best_k_log(self) -> int:
         """The k of highest log score, the smallest of equals."""
-        if self.log_score is None:
-            raise ValueError("this LooCurve was computed without log scores")
         return int(self.k[np.argmax(self.log_score)])
 
     def __repr__(self) -> str:
-        best = int(np.argmin(self.error))
-        text = f"LooCurve(graph={self.graph!r}, k={self.k[0]}..{self.k[-1]}, best_k={self.best_k}"
-        text += f" (error={self.error[best]:.4g})"
-        if self.log_score is not None:
-            best = int(np.argmax(self.log_score))
-            text += f", best_k_log={self.best_k_log} (log_score={self.log_score[best]:.6g}"
-            text += f", ratio={self.ratio[best]:.3g})"
-        return text + ")"
+        low, high = int(np.argmin(self.error)), int(np.argmax(self.log_score))
+        return (
+            f"LooCurve(graph={self.graph!r}, k={self.k[0]}..{self.k[-1]}, "
+            f"best_k={self.best_k} (error={self.error[low]:.4g}), "
+            f"best_k_log={self.best_k_log} (log_score={self.log_score[high]:.6g}, "
+            f"ratio={self.ratio[high]:.3g}))"
+        )
 
 
 def loo_curve(
@@ -189,8 +186,8 @@ class Scored:
 
     graph: str
     error: np.ndarray
-    log_score: np.ndarray | None
-    ratio: np.ndarray | None
+    log_score: np.ndarray  # empty, as the ratio, if not asked for
+    ratio: np.ndarray
     targets: Targets
     ranked: Neighbors
 
@@ -217,8 +214,8 @@ def score(question: Question, ranking: Ranking, graph: str, *, log_score: bool =
         _check_scorable(targets)
     ranked = ranking.to(int(ks[-1]))
     curve = loo_scores(ranked, targets, graph, question.ratio_bounds, log_score=log_score)
-    picked = [None if part is None else part[ks - 1] for part in curve]
-    return Scored(graph, *picked, targets, ranked)
+    error, scores, ratio = (part[ks - 1] if len(part) else part for part in curve)
+    return Scored(graph, error, scores, ratio, targets, ranked)
 
 
 def loo_scores(
@@ -228,13 +225,13 @@ def loo_scores(
     ratio_bounds: tuple[float, float],
     *,
     log_score: bool = True,
-) -> tuple[np.ndarray, np.ndarray | None, np.ndarray | None]:
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Errors and, unless told not to, log scores and ratios for k = 1..k_max of a ranking."""
     pairs = pairs_by_rank(ranked, graph) if graph == "mutual" else None
-    make = _ValueSweep if targets.codes is None else _ClassSweep
+    make = _ValueSweep if targets.regression else _ClassSweep
     sweep = make(ranked, targets, graph, pairs)
     k_max = ranked.indices.shape[1]
-    score, ratio = (np.empty(k_max), np.empty(k_max)) if log_score else (None, None)
+    score, ratio = np.empty((2, k_max if log_score else 0))
     bins = sweep.bins if log_score else 0
     per_k = max(bins, len(ranked.indices))
     batch = _SEARCH_BLOCK * max(1, _BATCH_ENTRIES // (_SEARCH_BLOCK * per_k))
@@ -255,7 +252,7 @@ def loo_scores(
 
 def _check_scorable(targets: Targets) -> None:
     """Refuse values whose log score is unbounded whatever the ratio."""
-    if targets.codes is not None:
+    if not targets.regression:
         return
     # centring may leave a rounding error where there was one value only
     same = (targets.values == targets.values[0]).all() and targets.mean.any()
@@ -291,7 +288,7 @@ class _Sweep:
         n = len(self.weight)
         found = np.ascontiguousarray(self.ranked.indices[:, first:last].T)
         away = np.ascontiguousarray(self.ranked.distances[:, first:last].T)
-        if self.graph != "mutual":
+        if self.pairs is None:
             rows = np.tile(np.arange(n, dtype=np.int32), last - first)
             return rows, found.ravel(), away.ravel(), n * np.arange(last - first + 1)
         count = self.pairs.count[first : last + 1]
@@ -317,7 +314,7 @@ class _ClassSweep(_Sweep):
 
     def __init__(self, ranked: Neighbors, targets: Targets, graph: str, pairs: Pairs | None):
         super().__init__(ranked, targets, graph, pairs)
-        shape = n, J = len(self.weight), len(targets.classes)
+        shape = n, J = len(self.weight), targets.n_classes
         check_memory(16.0 * n * J, f"votes of {n} points for {J} classes", "use fewer classes")
         self.votes = np.zeros(shape, np.int32)
         self.near = np.empty(shape)  # distance and index of the nearest neighbour of each class
@@ -328,7 +325,7 @@ class _ClassSweep(_Sweep):
     def advance(self, first: int, last: int, bins: int):
         """Take in ranks first + 1..last; return the search over their log scores."""
         own, weights = np.empty((2, last - first, len(self.weight) if bins else 0), np.int32)
-        codes, J = self.targets.codes, len(self.targets.classes)
+        codes, J = self.targets.codes, self.targets.n_classes
         _sweep_votes(
             *self.arrivals(first, last),
             self.graph != "knn",

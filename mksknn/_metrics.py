@@ -7,7 +7,7 @@ Euclidean distances are its distances.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -162,7 +162,7 @@ def column_names(X: object) -> tuple[str, ...] | None:
     return None if columns is None else tuple(str(name) for name in columns)
 
 
-def check_table(X: object, name: str = "X") -> None:
+def check_table(X: Any, name: str = "X") -> None:
     """Refuse a data frame with text or missing values, naming the column and a way out."""
     columns = getattr(X, "columns", None)
     if columns is None or len(set(columns)) < len(columns):

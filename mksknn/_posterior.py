@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -267,7 +267,7 @@ def _by_evidence(
     allowance: float,
     executor: Executor | None,
     progress: bool,
-) -> dict[str, object]:
+) -> dict[str, Any]:
     """The fields of a Posterior by evidence."""
     with progress_bar(f"posterior, {graph}", None, progress) as bar:
         bar.say("ranking")
@@ -354,7 +354,7 @@ def _slice_above(shared: tuple[Problem, float], k: int) -> Slice | Skipped:
     return slice_graph(problem, k, floor)
 
 
-def _summarise(sweep: _Sweep, ranking: Ranking) -> dict[str, object]:
+def _summarise(sweep: _Sweep, ranking: Ranking) -> dict[str, Any]:
     """The fields of a Posterior, from its slices."""
     standing = sweep.standing
     problem = standing.problem
@@ -398,7 +398,7 @@ def _heavy(probability: np.ndarray) -> np.ndarray:
     return np.sort(order[np.cumsum(probability[order]) > _DROPPED])
 
 
-def _describe(ks: np.ndarray, probability: np.ndarray, mixture: Mixture) -> dict[str, object]:
+def _describe(ks: np.ndarray, probability: np.ndarray, mixture: Mixture) -> dict[str, Any]:
     """The distributions of k and of the ratio in a few numbers."""
     tail = 0.5 * (1.0 - _LEVEL)
     cumulative = np.cumsum(probability)
@@ -422,7 +422,7 @@ def _describe(ks: np.ndarray, probability: np.ndarray, mixture: Mixture) -> dict
 # By leave-one-out
 
 
-def _by_loo(question: Question, ranking: Ranking, graph: str) -> dict[str, object]:
+def _by_loo(question: Question, ranking: Ranking, graph: str) -> dict[str, Any]:
     """The fields of a Posterior by leave-one-out log scores."""
     scored = score(question, ranking, graph)
     ks, targets = question.ks, question.targets

@@ -115,6 +115,7 @@ class Ranking:
         """The nearest neighbours of each point."""
         known = self._deepest
         if known is None or known.indices.shape[1] < depth:
+            assert self.points is not None
             known = self._deepest = rank(self.points, depth, self.name)
         if known.indices.shape[1] == depth:
             return known

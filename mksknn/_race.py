@@ -111,6 +111,7 @@ class Standing:
             return
         self.progress.say("a pass over all pairs")
         problem, ranking = self.problem, self.problem.ranking
+        assert ranking is not None and ranking.points is not None  # the lists given end here
         tail = bound_tail(
             ranking.points, ranking.name, problem.pairs.graph, problem.targets, problem.depth
         )

@@ -43,7 +43,11 @@ class _Grounded(Determinants):
 
     @abstractmethod
     def _factorize(self, ratio: float) -> float:
-        """log|M|; from now on `_solve` solves with M."""
+        """log|M|."""
+
+    @abstractmethod
+    def _solve(self, right: np.ndarray) -> np.ndarray:
+        """M^-1 times one or more columns."""
 
     def logdet(self, ratio: float) -> float:
         """log|L + ratio I|."""
@@ -71,9 +75,9 @@ class _Grounded(Determinants):
     def _sums(self, values: np.ndarray) -> np.ndarray:
         return np.bincount(self._label, values, minlength=self._components.count)
 
-    def _trace_of_part(self, block: int = 128) -> float:
+    def _trace_of_part(self) -> float:
         """tr M^-1, by solves with the columns of the identity."""
-        n = self._matrix.shape[0]
+        n, block = self._matrix.shape[0], 128
         total = 0.0
         for start in range(0, n, block):
             width = min(block, n - start)
@@ -96,7 +100,9 @@ class Cholmod(_Grounded):
 
     def _analyze(self, order: str | None) -> None:
         self._factor = Factor(self._matrix, order)
-        self._solve = self._factor.solve
+
+    def _solve(self, right: np.ndarray) -> np.ndarray:
+        return self._factor.solve(right)
 
     @property
     def flops(self) -> float:
@@ -178,14 +184,16 @@ class SuperLU(_Grounded):
     def _factorize(self, ratio: float) -> float:
         from scipy.sparse.linalg import splu
 
-        factor = splu(
+        self._factor = splu(
             csc_array(self._matrix + ratio * self._identity),
             permc_spec="MMD_AT_PLUS_A",
             diag_pivot_thresh=0.0,
             options={"SymmetricMode": True},
         )
-        self._solve = factor.solve
-        return float(np.log(np.abs(factor.U.diagonal())).sum())
+        return float(np.log(np.abs(self._factor.U.diagonal())).sum())
+
+    def _solve(self, right: np.ndarray) -> np.ndarray:
+        return self._factor.solve(right)
 
 
 def selected_inverse(A: sparray | spmatrix) -> csc_array:

@@ -73,13 +73,13 @@ def bound_tail(
     else:
         roughness, edges = job.sum_mutual(_ticker(progress, 2 * n))
         edges = np.minimum(edges, n * job.ks // 2)  # nobody has more than k
-    if targets.codes is not None:  # whole numbers, exact
-        roughness *= 4.0 if targets.formulation == "binary" else 2.0
+    if not targets.regression:  # whole numbers, exact
+        roughness *= targets.between
     else:
         # Nothing negative is added, so each rounding step errs by at most eps of the sum: m + 3 in
         # a term, n terms in a row, its bins, then rows and blocks. Products below the smallest
         # normal number err by more, but all together by less than it.
-        steps = 2 * n + job.bins.count + targets.m + 8
+        steps = 2 * n + job.bins.size + targets.m + 8
         roughness = np.maximum(roughness * (1.0 - steps * _EPS) - _TINY, 0.0)
     return Tail(job.ks, roughness, edges)
 
@@ -121,7 +121,7 @@ class _Bins(NamedTuple):
     bins: np.ndarray  # uint16, rising from 0
 
     @property
-    def count(self) -> int:
+    def size(self) -> int:
         """Number of bins."""
         return int(self.bins[-1]) + 1
 
@@ -172,7 +172,7 @@ class _Job:
         self.ks = ks
         self.bins = bins
         self._space = (space.columns, space.points, space.lengths, space.code)
-        classes = targets.codes is not None
+        classes = not targets.regression
         values = targets.codes[:, None].astype(np.float64) if classes else targets.values
         self._targets = classes, np.ascontiguousarray(values.T)
 
@@ -194,11 +194,11 @@ class _Job:
         """
         n, blocks = self.n, -(-self.n // _ROWS)
         check_memory(
-            n * (self.bins.count + 1.0),
+            n * (self.bins.size + 1.0),
             f"counting neighbours of {n} points beyond those that are ranked",
             "k_max limits how many neighbours count",
         )
-        grades = np.empty((n, self.bins.count + 1), np.uint8)
+        grades = np.empty((n, self.bins.size + 1), np.uint8)
         rough = np.zeros((blocks, len(self.ks)))
         edges = np.zeros((blocks, len(self.ks)), np.int64)
 

@@ -32,17 +32,31 @@ class Targets:
     norm: float  # s = |Y|^2
     constant: float
     classes: np.ndarray | None  # sorted labels, in the user's type
-    codes: np.ndarray | None  # class of each point, 0..J-1
-    values: np.ndarray | None  # regression: (n, outputs), centred
-    mean: np.ndarray | None  # regression: what was taken off each output
+    codes: np.ndarray  # class of each point, 0..J-1; empty for regression
+    values: np.ndarray  # regression: (n, outputs), centred; empty for classes
+    mean: np.ndarray  # regression: what was taken off each output
     flat: bool  # regression: y had one dimension
+
+    @property
+    def regression(self) -> bool:
+        """Whether these are values; otherwise they are classes."""
+        return self.classes is None
+
+    @property
+    def n_classes(self) -> int:
+        """The number of classes; 0 for regression."""
+        return 0 if self.classes is None else len(self.classes)
+
+    @property
+    def between(self) -> float:
+        """|Y_i - Y_j|^2 of points in two classes."""
+        return 4.0 if self.formulation == "binary" else 2.0
 
     def roughness(self, pairs: Pairs) -> np.ndarray:
         """q_k = tr(Y' L_k Y) for k = 0..k_max."""
-        if self.codes is None:
+        if self.regression:
             return roughness(pairs, self.values)
-        between = 4.0 if self.formulation == "binary" else 2.0  # |y_i - y_j|^2 of two classes
-        return between * unequal_edges(pairs, self.codes)
+        return self.between * unequal_edges(pairs, self.codes)
 
 
 def encode(y: object, n: int, task: str, formulation: str, center: bool) -> Targets:
@@ -78,7 +92,7 @@ def _encode_values(y: np.ndarray, center: bool) -> Targets:
         norm=norm,
         constant=0.0,
         classes=None,
-        codes=None,
+        codes=np.empty(0, np.int32),
         values=values,
         mean=mean,
         flat=y.ndim == 1,
@@ -107,7 +121,7 @@ def _encode_labels(labels: np.ndarray, formulation: str) -> Targets:
         constant=float(constant),
         classes=classes,
         codes=codes.reshape(-1).astype(np.int32),
-        values=None,
-        mean=None,
+        values=np.empty((0, 0)),
+        mean=np.empty(0),
         flat=True,
     )

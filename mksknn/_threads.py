@@ -19,7 +19,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import BrokenExecutor, ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -214,7 +214,8 @@ _limit: contextvars.ContextVar[int | None] = contextvars.ContextVar("mksknn_thre
 def thread_count() -> int:
     """Threads to use here: ``NUMBA_NUM_THREADS`` (by default the cores of this process)."""
     limit = _limit.get()
-    return numba.config.NUMBA_NUM_THREADS if limit is None else limit
+    cores: int = vars(numba.config)["NUMBA_NUM_THREADS"]
+    return cores if limit is None else limit
 
 
 @contextlib.contextmanager
@@ -311,7 +312,7 @@ def run_pieces(work: Callable[[Any], object], pieces: Sequence, threads: int | N
         raise errors[0]
 
 
-def run_tasks(work: Callable[[Any], object], needs: Mapping[Hashable, Sequence]) -> None:
+def run_tasks(work: Callable[[Any], object], needs: Mapping[Any, Sequence]) -> None:
     """Call ``work(task)`` for each task after those that it needs, the first one in order first."""
     number = {task: at for at, task in enumerate(needs)}
     tasks = list(needs)

@@ -12,6 +12,7 @@ import os
 import reprlib
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import scipy.sparse
@@ -220,7 +221,7 @@ def check_k(k: object, n: int, name: str = "k") -> int:
     """Return a number of neighbours in 1..n-1 as an int."""
     if isinstance(k, bool | np.bool_) or not isinstance(k, numbers.Integral):
         raise TypeError(f"{name} must be an integer from 1 to {n - 1} (n - 1); got {_show(k)}")
-    if not 1 <= k <= n - 1:
+    if not 1 <= int(k) <= n - 1:
         raise ValueError(f"{name} must be from 1 to {n - 1} (n - 1); got {_show(k)}")
     return int(k)
 
@@ -230,7 +231,7 @@ def check_k_max(k_max: object, n: int) -> int:
     return n - 1 if k_max is None else check_k(k_max, n, "k_max")
 
 
-def check_ks(ks: object, k_max: object, n: int) -> np.ndarray:
+def check_ks(ks: Any, k_max: object, n: int) -> np.ndarray:
     """Return the increasing k to work on: `ks`, or 1..k_max, or all of 1..n-1."""
     if ks is None:
         return np.arange(1, check_k_max(k_max, n) + 1)
@@ -273,7 +274,7 @@ def check_sigmas(sigma0: object, sigma2: object) -> tuple[float, float] | None:
     return check_positive(sigma0, "sigma0"), check_positive(sigma2, "sigma2")
 
 
-def check_ratio_bounds(ratio_bounds: object) -> tuple[float, float]:
+def check_ratio_bounds(ratio_bounds: Any) -> tuple[float, float]:
     """Return the range (low, high) in which sigma2/sigma0 is searched."""
     try:
         low, high = ratio_bounds
@@ -294,7 +295,7 @@ def check_flag(value: object, name: str) -> bool:
     return bool(value)
 
 
-def check_executor(executor: object) -> object:
+def check_executor(executor: Any) -> Any:
     """Return the executor if it can submit work."""
     if executor is not None and not callable(getattr(executor, "submit", None)):
         raise TypeError(
@@ -448,7 +449,7 @@ def check_lists(indices: object, distances: object) -> tuple[np.ndarray, np.ndar
     return found, np.abs(away)  # a copy, without -0.0
 
 
-def check_symmetric(A: object, name: str) -> scipy.sparse.csc_array:
+def check_symmetric(A: Any, name: str) -> scipy.sparse.csc_array:
     """Return a symmetric sparse matrix of finite floats."""
     if not scipy.sparse.issparse(A):
         raise TypeError(f"{name} must be a SciPy sparse array; got {type(A).__name__}")

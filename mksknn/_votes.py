@@ -102,10 +102,7 @@ class Voters:
     @classmethod
     def of(cls, targets: Targets) -> Voters:
         """The part of encoded targets that votes."""
-        if targets.codes is None:
-            none = np.empty(0, np.int32)
-            return cls(None, none, targets.values, targets.mean, targets.flat)
-        return cls(targets.classes, targets.codes, np.empty((0, 0)), np.empty(0), True)
+        return cls(targets.classes, targets.codes, targets.values, targets.mean, targets.flat)
 
     @property
     def n_classes(self) -> int:

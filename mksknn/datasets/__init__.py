@@ -98,8 +98,8 @@ def make_sinc3c() -> SplitDataset:
     >>> data.X[:3, 0].round(2)
     array([-5.  , -4.83, -4.66])
     """
-    x = -5 + 0.17 * np.arange(59)
-    x_test = -5 + 0.05 * np.arange(201)
+    x = -5 + 0.17 * np.arange(59.0)
+    x_test = -5 + 0.05 * np.arange(201.0)
     return SplitDataset(
         X=x[:, None],
         y=_sinc_class(x),
