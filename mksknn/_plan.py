@@ -21,7 +21,10 @@ BACKENDS = ("auto", "lapack", "cholmod", "superlu")
 
 _DENSE_SIZE = 600  # so small, LAPACK wins however few the edges (benchmarks/evidence.py --backends)
 _DENSE_SHARE = 0.05  # edges over n^2: so many, it wins without asking for the fill
-_SPARSE_PRICE = 4.0  # a multiplication of CHOLMOD takes as long as so many of LAPACK's
+# A multiplication of CHOLMOD (one thread) takes as long as so many of LAPACK's (by tiles, two
+# threads): 6.1 to 7.5 where a tenth of the factor fills, 7.3 to 9.2 where less does (n = 3,000 and
+# 6,000, 4 and 10 dimensions, k = 4 to 16).
+_SPARSE_PRICE = 7.0
 _DENSE_BYTES = 10.0  # an n x n matrix of doubles and some room
 # One reduction took as long as 5 to 8 Cholesky factorizations for n = 300 to 1,500, and a search
 # over r takes 6 to 7 of those, with more work around them than a small matrix is worth.
