@@ -21,6 +21,7 @@ rounding that follows the sizes of the terms it was summed from.
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 
@@ -92,40 +93,119 @@ def _best_of_ratios(
 # Stand-ins for the spectrum
 
 
-def diagonal_bound(problem: Problem, k: int) -> float:
-    """The bound by the degrees of graph k."""
-    nodes, weights = np.unique(degrees(problem.pairs, k), return_counts=True)
-    return _peak(problem, k, nodes.astype(np.float64), weights.astype(np.float64))[0]
+class StandIn(NamedTuple):
+    """Numbers in place of eigenvalues; the weights add up to n."""
+
+    nodes: np.ndarray
+    weights: np.ndarray
+    # Gauss's rule: sum of weights log(nodes + r) exceeds log|L + r I| by an integral over x, from 0
+    # to the largest eigenvalue, of (x + r)^-power times something that is nowhere negative.
+    power: int = 0
+
+    def logdet(self, ratio: float) -> float:
+        """What stands for log|L + ratio I|."""
+        return float((self.weights * np.log(self.nodes + ratio)).sum())
 
 
-def local_pays(problem: Problem, k: int) -> bool:
+def diagonal_stand_in(pairs: Pairs, k: int) -> StandIn:
+    """The degrees of graph k: one Lanczos step from each vertex."""
+    nodes, weights = np.unique(degrees(pairs, k), return_counts=True)
+    return StandIn(nodes.astype(np.float64), weights.astype(np.float64), 2)
+
+
+def local_stand_in(pairs: Pairs, k: int) -> StandIn:
+    """Two Lanczos steps from each vertex of graph k."""
+    return StandIn(*local_spectra(pairs, k), 4)
+
+
+def local_pays(pairs: Pairs, k: int) -> bool:
     """Whether two steps from each vertex cost far less than a factorization."""
-    degree = degrees(problem.pairs, k).astype(np.float64)
-    return float((degree * degree).sum()) < _LOCAL_SHARE * problem.pairs.n**3
+    degree = degrees(pairs, k).astype(np.float64)
+    return float((degree * degree).sum()) < _LOCAL_SHARE * pairs.n**3
 
 
-def local_bound(problem: Problem, k: int) -> float:
-    """The bound by two Lanczos steps from each vertex of graph k."""
-    return _peak(problem, k, *local_spectra(problem.pairs, k))[0]
+def stand_in_bound(problem: Problem, k: int, stand_in: StandIn) -> float:
+    """The bound on graph k by a stand-in that is never below it."""
+    return _peak(problem, k, stand_in)[0]
 
 
 def guess_ratio(problem: Problem, k: int) -> float:
     """Where the peak of graph k should be."""
-    return _peak(problem, k, *spectrum_nodes(problem.pairs, k, components(problem.pairs, k)))[1]
+    return _peak(problem, k, _random_stand_in(problem.pairs, k))[1]
 
 
-def _peak(problem: Problem, k: int, nodes: np.ndarray, weights: np.ndarray) -> tuple[float, float]:
+def _random_stand_in(pairs: Pairs, k: int) -> StandIn:
+    return StandIn(*spectrum_nodes(pairs, k, components(pairs, k)))
+
+
+def _peak(problem: Problem, k: int, stand_in: StandIn) -> tuple[float, float]:
     """The best evidence of graph k, were these its eigenvalues, and the ratio that gives it."""
     profile = problem.profile(k)
     if problem.sigmas is not None:
         sigma0, ratio = problem.sigmas[0], problem.sigmas[1] / problem.sigmas[0]
-        logdet = float((weights * np.log(nodes + ratio)).sum())
-        return profile.value_at(sigma0, ratio, logdet) + slack(problem), ratio
+        value = profile.value_at(sigma0, ratio, stand_in.logdet(ratio))
+        return value + slack(problem), ratio
     low, high = problem.ratio_bounds
-    args = nodes, weights, profile.n, profile.roughness, profile.norm
+    args = stand_in.nodes, stand_in.weights, profile.n, profile.roughness, profile.norm
     ratio = min(max(math.exp(_climb(*args, math.log(low), math.log(high))), low), high)
-    logdet = float((weights * np.log(nodes + ratio)).sum())
-    return profile.value(ratio, logdet) + slack(problem), ratio
+    return profile.value(ratio, stand_in.logdet(ratio)) + slack(problem), ratio
+
+
+# Steps from one trial ratio to the next, and beyond the trials
+_FINE, _TRIALS = 1.04, 32
+_COARSE, _BEYOND = 1.3, 10
+
+
+class Trial:
+    """Bounds on the best evidence of graph k from one value of log|L_k + r I|.
+
+    At the ratio r0 of the value, the stand-in is known to be too high by some e. By the integral
+    that e is (`StandIn.power`), at any other r it is too high by at least
+
+        e                       for r < r0,
+        e (r0 / r)^power        for r > r0.
+
+    So a value just above the peak lowers the bound on all of the peak by nearly e. Where exactly
+    is chosen by what Lanczos's method from a random vector foretells of the value.
+    """
+
+    def __init__(self, problem: Problem, k: int) -> None:
+        pairs = problem.pairs
+        make = local_stand_in if local_pays(pairs, k) else diagonal_stand_in
+        self._profile, self._slack = problem.profile(k), slack(problem)
+        self._stand_in, self._random = make(pairs, k), _random_stand_in(pairs, k)
+        self._highest, top = _peak(problem, k, self._stand_in)
+        low, high = problem.ratio_bounds
+        start = _peak(problem, k, self._random)[1] / _FINE
+        steps = np.concatenate([np.full(_TRIALS, _FINE), np.full(_BEYOND, _COARSE)])
+        ratios = start * np.cumprod(steps)
+        self._ratios = np.unique(np.concatenate([ratios[(ratios > low) & (ratios < high)], [high]]))
+        self._logdets = np.array([self._stand_in.logdet(r) for r in self._ratios.tolist()])
+        values = [self._profile.value(r, d) for r, d in zip(self._ratios, self._logdets)]
+        self._values = np.array(values) + self._slack
+        self._top = int(np.searchsorted(self._ratios, top))  # the first ratio beyond the peak
+
+    def best(self) -> tuple[int, float]:
+        """The trial that promises most, and the bound that it promises."""
+        ratios = self._ratios[: min(_TRIALS, len(self._ratios))]
+        promised = [self.bound(at, self._random.logdet(r)) for at, r in enumerate(ratios.tolist())]
+        return int(np.argmin(promised)), float(np.min(promised))
+
+    def ratio(self, at: int) -> float:
+        """The ratio of a trial."""
+        return float(self._ratios[at])
+
+    def bound(self, at: int, logdet: float) -> float:
+        """The bound, if this is log|L_k + r I| at the ratio of a trial."""
+        n, half = self._profile.n, 0.5 * self._profile.m
+        error = max(self._logdets[at] - logdet - _ROUNDING * n * (1.0 + abs(logdet) / n), 0.0)
+        # the stand-in's profile rises to its peak and falls after it
+        below = self._highest if at >= self._top else float(self._values[at])
+        beyond = np.where(np.arange(len(self._ratios)) < self._top, self._values, self._highest)
+        beyond[self._top + 1 :] = self._values[self._top : -1]
+        fading = (self._ratios[at] / self._ratios[at + 1 :]) ** self._stand_in.power
+        cells = beyond[at + 1 :] - half * error * fading  # each ends at a ratio after the trial's
+        return max(below - half * error, float(cells.max(initial=-math.inf)))
 
 
 @kernel

@@ -1,8 +1,8 @@
 """The evidence of one k, enclosed: its graph opened by the plan, its peak searched.
 
-What is computed for a k depends on its graph alone: the search begins where `guess_ratio` says and
-goes the same way wherever it runs, so serial and distributed answers are the same to the last bit.
-A floor only ever ends it sooner.
+What is computed for a k depends on its graph and on a floor alone, below which nobody asks any
+more: so serial and distributed answers are the same to the last bit. With a floor, one determinant
+is often enough (`Trial`); otherwise the peak is searched, from where `guess_ratio` says.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ._bounds import guess_ratio, slack
+from ._bounds import Trial, guess_ratio, slack
 from ._determinants import Determinants
 from ._plan import Opener, open_graph
 from ._problem import Optimum, Problem
@@ -66,10 +66,20 @@ def enclose_opened(
         logdet = opened.logdet(ratio)
         optimum = profile.optimum(ratio, logdet, bounds)
         return Enclosure(k, optimum, optimum.log_evidence + extra, True, 1, None, logdet)
-    start = guess_ratio(problem, k) if start is None else start
-    search = PeakSearch(
-        opened.logdet, opened.spectrum, profile.norm, profile.roughness, bounds, start
-    )
+    known = None
+    if floor > -math.inf:
+        trial = Trial(problem, k)
+        at, promised = trial.best()
+        if promised <= floor:
+            ratio = trial.ratio(at)
+            logdet = opened.logdet(ratio)
+            upper, optimum = trial.bound(at, logdet), profile.optimum(ratio, logdet, bounds)
+            if upper <= floor:
+                return Enclosure(k, optimum, upper, False, 1, None, logdet)
+            known = ratio, logdet
+    if start is None:
+        start = guess_ratio(problem, k) if known is None else known[0]
+    search = PeakSearch(opened, profile.norm, profile.roughness, bounds, start, known)
     search.run(-math.inf if floor == -math.inf else profile.height(floor - extra))
     optimum = profile.optimum(search.ratio, search.logdet, bounds)
     upper = max(profile.evidence(search.upper), optimum.log_evidence) + extra

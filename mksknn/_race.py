@@ -14,12 +14,13 @@ import numpy as np
 
 from ._bounds import (
     anchor_bounds,
-    diagonal_bound,
+    diagonal_stand_in,
     guess_ratio,
     identity_bounds,
-    local_bound,
     local_pays,
+    local_stand_in,
     slack,
+    stand_in_bound,
     tail_bounds,
 )
 from ._enclosures import Enclosure, enclose
@@ -119,13 +120,14 @@ class Standing:
 
     def _improve(self, at: int) -> None:
         """Go from one bound to the next in price."""
-        k = int(self.problem.ks[at])
+        problem, k = self.problem, int(self.problem.ks[at])
         if self.level[at] == IDENTITY:
-            self.upper[at] = min(self.upper[at], diagonal_bound(self.problem, k))
-            self.level[at] = DIAGONAL if local_pays(self.problem, k) else LOCAL
+            bound = stand_in_bound(problem, k, diagonal_stand_in(problem.pairs, k))
+            self.level[at] = DIAGONAL if local_pays(problem.pairs, k) else LOCAL
         else:
-            self.upper[at] = min(self.upper[at], local_bound(self.problem, k))
+            bound = stand_in_bound(problem, k, local_stand_in(problem.pairs, k))
             self.level[at] = LOCAL
+        self.upper[at] = min(self.upper[at], bound)
 
     # -----------------------------------------------------------------------------------------
     # Factorizations

@@ -16,12 +16,11 @@ spent, and then the gap that is left is reported.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 import numpy as np
 from scipy.special import zeta
 
-from ._determinants import Spectrum
+from ._determinants import Determinants, Spectrum
 
 _GAP = 3e-11  # per point: how far the proven upper bound may be above the value found
 _PLACE = 3e-7  # how far from the peak in log r the search may end
@@ -164,23 +163,27 @@ def _lagrange(nodes: np.ndarray, steps: np.ndarray) -> np.ndarray:
 class PeakSearch:
     """The search for the r in `bounds` at which log|L + r I| - n log(roughness + r norm) peaks.
 
+    `known` is a value (ratio, log|L + ratio I|) that was computed before.
+
     `lower` and `upper` enclose the height of the peak all the while; `ratio` and `logdet` are the
     best so far, and `curve` holds what was computed.
     """
 
     def __init__(
         self,
-        logdet: Callable[[float], float],
-        spectrum: Spectrum,
+        opened: Determinants,
         norm: float,
         roughness: float,
         bounds: tuple[float, float],
         start: float,
+        known: tuple[float, float] | None = None,
     ) -> None:
-        self.curve = Curve(spectrum)
+        self.curve = Curve(opened.spectrum)
+        if known is not None:
+            self.curve.add(*known)
         self.bounds, self.lower, self.upper = bounds, -math.inf, math.inf
         self.ratio = self.logdet = math.nan
-        self._logdet, self._norm, self._roughness = logdet, norm, roughness
+        self._logdet, self._norm, self._roughness = opened.logdet, norm, roughness
         self._start = min(max(start, bounds[0]), bounds[1])
 
     @property
