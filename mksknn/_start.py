@@ -25,7 +25,9 @@ def spectrum_nodes(pairs: Pairs, k: int, parts: Components) -> tuple[np.ndarray,
         return np.zeros(1), np.array([float(n)])
     vector = np.random.default_rng(n).choice([-1.0, 1.0], n)
     # the null vectors are known: without them, the rest is seen better
-    vector -= (np.bincount(parts.label, vector) / parts.size)[parts.label]
+    vector = _off_nulls(vector, parts)
+    if not vector.any():  # the same sign throughout each component, as happens to a few points
+        vector = _off_nulls(np.arange(float(n)), parts)
     edges = pairs.count[k]
     norm = float(np.sqrt((vector * vector).sum()))
     steps = min(_STEPS, n - nulls)
@@ -36,6 +38,11 @@ def spectrum_nodes(pairs: Pairs, k: int, parts: Components) -> tuple[np.ndarray,
     values, vectors = eigh_tridiagonal(diagonal, beside[: size - 1])
     nodes = np.append(np.maximum(values, 0.0), 0.0)
     return nodes, np.append((n - nulls) * vectors[0] ** 2, float(nulls))
+
+
+def _off_nulls(vector: np.ndarray, parts: Components) -> np.ndarray:
+    """A vector less its mean over each component."""
+    return vector - (np.bincount(parts.label, vector) / parts.size)[parts.label]
 
 
 @kernel
