@@ -1,13 +1,11 @@
 """Upper bounds on the best evidence of a k, in the order of their price.
 
-log|L_k + r I| is at most what a stand-in for the spectrum of L_k gives (docs/theory):
+log|L_k + r I| is at most what each of these gives (docs/theory):
 
 - identity: every eigenvalue is the mean degree. Needs q_k and the number of edges, for k beyond the
   ranked ones only bounds on both;
-- diagonal: the eigenvalues are the degrees (Hadamard's inequality);
-- local: two Lanczos steps from each vertex. With T_i the 2 x 2 matrix of the steps from vertex i,
-  Gauss's quadrature bounds (log(L + r I))_ii by (log(T_i + r I))_11, because even derivatives of
-  the logarithm are negative. One step is the diagonal bound;
+- diagonal and local: stand-ins for the spectrum, see `_spectra`;
+- trial: such a stand-in, and one value of log|L_k + r I|;
 - anchor: any A = L_a + r_a I inverted bounds every k,
 
       log|L_k + r I| <= log|A| + n log((rho_k + r tr A^-1) / n),
@@ -21,20 +19,16 @@ rounding that follows the sizes of the terms it was summed from.
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
 
 import numpy as np
 
 from ._determinants import Determinants
-from ._graphs import Pairs, components, degrees
 from ._jit import kernel
 from ._problem import LOG_2PI, Problem
-from ._start import spectrum_nodes
+from ._spectra import Foretold, StandIn
 from ._tails import Tail
-from ._threads import run_blocks
 
 _ROUNDING = 1e-14  # of sums over n terms, of the sizes of the terms
-_LOCAL_SHARE = 1 / 30  # of n^3: as much work as a tenth of a dense factorization
 
 
 def slack(problem: Problem) -> float:
@@ -93,37 +87,6 @@ def _best_of_ratios(
 # Stand-ins for the spectrum
 
 
-class StandIn(NamedTuple):
-    """Numbers in place of eigenvalues; the weights add up to n."""
-
-    nodes: np.ndarray
-    weights: np.ndarray
-    # Gauss's rule: sum of weights log(nodes + r) exceeds log|L + r I| by an integral over x, from 0
-    # to the largest eigenvalue, of (x + r)^-power times something that is nowhere negative.
-    power: int = 0
-
-    def logdet(self, ratio: float) -> float:
-        """What stands for log|L + ratio I|."""
-        return float((self.weights * np.log(self.nodes + ratio)).sum())
-
-
-def diagonal_stand_in(pairs: Pairs, k: int) -> StandIn:
-    """The degrees of graph k: one Lanczos step from each vertex."""
-    nodes, weights = np.unique(degrees(pairs, k), return_counts=True)
-    return StandIn(nodes.astype(np.float64), weights.astype(np.float64), 2)
-
-
-def local_stand_in(pairs: Pairs, k: int) -> StandIn:
-    """Two Lanczos steps from each vertex of graph k."""
-    return StandIn(*local_spectra(pairs, k), 4)
-
-
-def local_pays(pairs: Pairs, k: int) -> bool:
-    """Whether two steps from each vertex cost far less than a factorization."""
-    degree = degrees(pairs, k).astype(np.float64)
-    return float((degree * degree).sum()) < _LOCAL_SHARE * pairs.n**3
-
-
 def stand_in_bound(problem: Problem, k: int, stand_in: StandIn) -> float:
     """The bound on graph k by a stand-in that is never below it."""
     return _peak(problem, k, stand_in)[0]
@@ -131,11 +94,20 @@ def stand_in_bound(problem: Problem, k: int, stand_in: StandIn) -> float:
 
 def guess_ratio(problem: Problem, k: int) -> float:
     """Where the peak of graph k should be."""
-    return _peak(problem, k, _random_stand_in(problem.pairs, k))[1]
+    return _foretold_peak(problem, k, Foretold(problem.pairs, k))
 
 
-def _random_stand_in(pairs: Pairs, k: int) -> StandIn:
-    return StandIn(*spectrum_nodes(pairs, k, components(pairs, k)))
+_AROUND = np.exp(np.linspace(-2.0, 2.0, 81))
+
+
+def _foretold_peak(problem: Problem, k: int, foretold: Foretold) -> float:
+    """The best ratio, were the determinants those foretold."""
+    low, high = problem.ratio_bounds
+    profile, start = problem.profile(k), _peak(problem, k, foretold.random)[1]
+    ratios = np.clip(start * _AROUND, low, high)
+    logdets = foretold.logdets(ratios)
+    values = [profile.value(r, d) for r, d in zip(ratios.tolist(), logdets.tolist())]
+    return float(ratios[np.argmax(values)])
 
 
 def _peak(problem: Problem, k: int, stand_in: StandIn) -> tuple[float, float]:
@@ -166,29 +138,28 @@ class Trial:
         e (r0 / r)^power        for r > r0.
 
     So a value just above the peak lowers the bound on all of the peak by nearly e. Where exactly
-    is chosen by what Lanczos's method from a random vector foretells of the value.
+    is chosen by what is foretold of the value.
     """
 
     def __init__(self, problem: Problem, k: int) -> None:
-        pairs = problem.pairs
-        make = local_stand_in if local_pays(pairs, k) else diagonal_stand_in
         self._profile, self._slack = problem.profile(k), slack(problem)
-        self._stand_in, self._random = make(pairs, k), _random_stand_in(pairs, k)
+        self._foretold = Foretold(problem.pairs, k)
+        self._stand_in = self._foretold.stand_in
         self._highest, top = _peak(problem, k, self._stand_in)
         low, high = problem.ratio_bounds
-        start = _peak(problem, k, self._random)[1] / _FINE
+        start = _foretold_peak(problem, k, self._foretold) / _FINE
         steps = np.concatenate([np.full(_TRIALS, _FINE), np.full(_BEYOND, _COARSE)])
         ratios = start * np.cumprod(steps)
         self._ratios = np.unique(np.concatenate([ratios[(ratios > low) & (ratios < high)], [high]]))
-        self._logdets = np.array([self._stand_in.logdet(r) for r in self._ratios.tolist()])
+        self._logdets = self._stand_in.logdets(self._ratios)
         values = [self._profile.value(r, d) for r, d in zip(self._ratios, self._logdets)]
         self._values = np.array(values) + self._slack
         self._top = int(np.searchsorted(self._ratios, top))  # the first ratio beyond the peak
 
     def best(self) -> tuple[int, float]:
         """The trial that promises most, and the bound that it promises."""
-        ratios = self._ratios[: min(_TRIALS, len(self._ratios))]
-        promised = [self.bound(at, self._random.logdet(r)) for at, r in enumerate(ratios.tolist())]
+        foretold = self._foretold.logdets(self._ratios[:_TRIALS])
+        promised = [self.bound(at, logdet) for at, logdet in enumerate(foretold.tolist())]
         return int(np.argmin(promised)), float(np.min(promised))
 
     def ratio(self, at: int) -> float:
@@ -243,74 +214,6 @@ def _slope(nodes, weights, n, roughness, norm, log_ratio):
     for c in range(nodes.shape[0]):
         rest += weights[c] * (nodes[c] / (nodes[c] + ratio))
     return n * roughness / (roughness + ratio * norm) - rest
-
-
-_LOCAL_ROWS = 512
-
-
-def local_spectra(pairs: Pairs, k: int) -> tuple[np.ndarray, np.ndarray]:
-    """The eigenvalues of each vertex's T_i, and the squares of their vectors' first entries."""
-    edges = pairs.count[k]
-    starts, ends = _adjacency(pairs.n, pairs.rows[:edges], pairs.columns[:edges])
-    nodes, weights = np.empty((pairs.n, 2)), np.empty((pairs.n, 2))
-
-    def work(start: int, stop: int) -> None:
-        _two_steps(starts, ends, start, stop, nodes, weights)
-
-    run_blocks(work, pairs.n, _LOCAL_ROWS)
-    return nodes.ravel(), weights.ravel()
-
-
-@kernel
-def _adjacency(n, rows, columns):
-    """Who is joined to whom, by starts and ends; a weight of two stands there twice."""
-    starts = np.zeros(n + 1, np.int64)
-    for e in range(rows.shape[0]):
-        starts[rows[e] + 1] += 1
-        starts[columns[e] + 1] += 1
-    starts = np.cumsum(starts)
-    spot = starts[:-1].copy()
-    ends = np.empty(2 * rows.shape[0], np.int32)
-    for e in range(rows.shape[0]):
-        i, j = rows[e], columns[e]
-        ends[spot[i]] = j
-        spot[i] += 1
-        ends[spot[j]] = i
-        spot[j] += 1
-    return starts, ends
-
-
-@kernel
-def _two_steps(starts, ends, first, last, nodes, weights):
-    """T_i = [[d_i, b], [b, a]]: b^2 = sum w_ij^2, a = (sum w_ij^2 d_j - triangles) / b^2."""
-    weight = np.zeros(starts.shape[0] - 1)
-    for i in range(first, last):
-        degree = float(starts[i + 1] - starts[i])
-        for e in range(starts[i], starts[i + 1]):
-            weight[ends[e]] += 1.0
-        squares, far, triangles = 0.0, 0.0, 0.0
-        for e in range(starts[i], starts[i + 1]):
-            j = ends[e]
-            squares += weight[j]
-            far += weight[j] * (starts[j + 1] - starts[j])
-            for f in range(starts[j], starts[j + 1]):
-                triangles += weight[ends[f]]
-        for e in range(starts[i], starts[i + 1]):
-            weight[ends[e]] = 0.0
-        if squares == 0.0:  # a vertex of its own
-            nodes[i, 0], nodes[i, 1] = 0.0, 0.0
-            weights[i, 0], weights[i, 1] = 1.0, 0.0
-            continue
-        other = (far - triangles) / squares
-        half = 0.5 * (degree - other)
-        root = np.sqrt(half * half + squares)
-        middle = 0.5 * (degree + other)
-        high = middle + root
-        # the product of the eigenvalues is T's determinant, which is at least 0
-        low = max((degree * other - squares) / high, 0.0)
-        nodes[i, 0], nodes[i, 1] = low, high
-        share = min(max((degree - low) / (high - low), 0.0), 1.0)
-        weights[i, 0], weights[i, 1] = 1.0 - share, share
 
 
 # ---------------------------------------------------------------------------------------------

@@ -180,7 +180,7 @@ def evaluate_all(problem: Problem, executor: Executor | None, progress: bool) ->
         problem.for_workers(),
         chunks,
         executor=executor,
-        threads=problem.plan.releases_gil(problem.ks),
+        threads=problem.plan.side_by_side(problem.ks),
         progress=progress,
         name="evaluating",
     )

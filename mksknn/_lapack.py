@@ -25,7 +25,7 @@ from ._threads import check_stop, one_thread_each, run_pieces, run_tasks
 # long at n = 2,000 and 1.04 (1.05) at 4,000, tiles of 512 1.07 (1.1) at 7,000, of 256 1.15 (1.2)
 # everywhere. The order of the tasks keeps two threads busy for 1.85 times the speed of one at
 # n = 2,000, 1.93 at 4,000 and 1.97 at 6,000; eight threads for 5.6 times at 4,000 and 7.0 at 6,000.
-_TILED = 2048  # rows from which tiles are used
+TILED = 2048  # rows from which tiles are used
 _LARGE = 4096  # rows from which they are large
 _SMALL_TILE, _LARGE_TILE = 384, 512
 _ROWS_AT_ONCE = (
@@ -37,7 +37,7 @@ def cholesky(matrix: np.ndarray) -> None:
     """Overwrite the lower triangle of a matrix with its Cholesky factor (dpotrf)."""
     check_stop()
     with one_thread_each():
-        if len(matrix) < _TILED:
+        if len(matrix) < TILED:
             _potrf(_Tile(matrix, 0, 0, len(matrix), len(matrix)))
         else:
             _tiled_cholesky(matrix)
@@ -50,7 +50,7 @@ def cholesky_inverse(factor: np.ndarray) -> None:
     """
     check_stop()
     with one_thread_each():
-        if len(factor) < _TILED:
+        if len(factor) < TILED:
             n = len(factor)
             info = ctypes.c_int(0)
             _lapack("dpotri", _UPPER, n, factor, n, ctypes.byref(info))

@@ -14,6 +14,7 @@ from ._cholmod import cholmod
 from ._dense import Cholesky, Tridiagonal
 from ._determinants import Determinants
 from ._graphs import Pairs
+from ._lapack import TILED
 from ._sparse import Cholmod, SuperLU
 from ._validation import check_memory
 
@@ -25,6 +26,9 @@ _DENSE_SHARE = 0.05  # edges over n^2: so many, it wins without asking for the f
 # threads): 6.1 to 7.5 where a tenth of the factor fills, 7.3 to 9.2 where less does (n = 3,000 and
 # 6,000, 4 and 10 dimensions, k = 4 to 16).
 _SPARSE_PRICE = 7.0
+# How that work grows with k, to find where it is too much in three or four analyses: as k to the
+# powers 1.6 (10-D) to 2.2 (3-D).
+_FIRST_GUESS, _GUESSED_POWER = 12, 0.5
 _DENSE_BYTES = 10.0  # an n x n matrix of doubles and some room
 # One reduction took as long as 5 to 8 Cholesky factorizations for n = 300 to 1,500, and a search
 # over r takes 6 to 7 of those, with more work around them than a small matrix is worth.
@@ -35,6 +39,7 @@ _REDUCE_SIZE = 800
 class Plan:
     """Who computes what."""
 
+    n: int
     sparse: str  # the backend of sparse graphs, "cholmod" or "superlu"
     dense_from: int  # graphs of this k and above go to LAPACK
     reduce: bool  # LAPACK: one reduction for all ratios, or a factorization for each
@@ -44,9 +49,13 @@ class Plan:
         """Whether LAPACK serves graph k."""
         return k >= self.dense_from
 
-    def releases_gil(self, ks: np.ndarray) -> bool:
-        """Whether threads help: LAPACK is called without the GIL, sparse backends keep it."""
-        return bool((ks >= self.dense_from).any())
+    def side_by_side(self, ks: np.ndarray) -> bool:
+        """Whether several k at once keep the threads busy.
+
+        LAPACK is called without the GIL, sparse backends keep it; and a large factorization uses
+        all threads by itself.
+        """
+        return self.n < TILED and bool((ks >= self.dense_from).any())
 
 
 def sparse_backend() -> str:
@@ -64,7 +73,7 @@ def make_plan(pairs: Pairs, backend: str, memory: float | None) -> Plan:
             "older than 7.4 'scikit-sparse<0.5'), or leave backend out"
         )
     if backend in ("cholmod", "superlu"):
-        return Plan(backend, never, reduce, memory)
+        return Plan(n, backend, never, reduce, memory)
     fits = memory is None or _DENSE_BYTES * n * n < memory
     if backend == "lapack" or n <= _DENSE_SIZE:
         check_memory(
@@ -72,23 +81,29 @@ def make_plan(pairs: Pairs, backend: str, memory: float | None) -> Plan:
             f"a dense factorization of {n} points",
             "lower k_max, so that the graph stays sparse, or the number of points",
         )
-        return Plan(sparse_backend(), 0, reduce, memory)
+        return Plan(n, sparse_backend(), 0, reduce, memory)
     if not fits:
-        return Plan(sparse_backend(), never, reduce, memory)
+        return Plan(n, sparse_backend(), never, reduce, memory)
     # fill grows with k: find the first k from which it is too much
-    low, high = 0, int(np.searchsorted(pairs.count, _DENSE_SHARE * n * n, side="right"))
+    high = int(np.searchsorted(pairs.count, _DENSE_SHARE * n * n, side="right"))
     if sparse_backend() == "superlu":
-        return Plan("superlu", high, reduce, memory)
-    if high > low + 1 and _sparse_pays(pairs, high - 1):
-        low = high - 1
+        return Plan(n, "superlu", high, reduce, memory)
+    return Plan(n, "cholmod", _last_sparse(pairs, high - 1) + 1, reduce, memory)
+
+
+def _last_sparse(pairs: Pairs, k_max: int) -> int:
+    """The largest k of which CHOLMOD is quicker than LAPACK: its work grows with k.
+
+    Work is about a power of k, so that a few symbolic analyses find it.
+    """
+    enough = pairs.n**3 / (3.0 * _SPARSE_PRICE)
+    low, high, k = 0, k_max + 1, min(_FIRST_GUESS, k_max)
     while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if _sparse_pays(pairs, middle) else (low, middle)
-    return Plan("cholmod", high, reduce, memory)
-
-
-def _sparse_pays(pairs: Pairs, k: int) -> bool:
-    return _SPARSE_PRICE * Cholmod(pairs, k).flops < pairs.n**3 / 3
+        flops = max(Cholmod(pairs, k).flops, 1.0)
+        low, high = (k, high) if flops < enough else (low, k)
+        k = int(min(k * (enough / flops) ** _GUESSED_POWER, k_max))
+        k = min(max(k, low + 1), high - 1)
+    return low
 
 
 def open_graph(pairs: Pairs, k: int, plan: Plan, many: bool = True) -> Determinants:

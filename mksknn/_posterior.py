@@ -335,7 +335,7 @@ class _Sweep:
             (problem.for_workers(), floor),
             ks.tolist(),
             executor=standing.executor,
-            threads=problem.plan.releases_gil(ks),
+            threads=problem.plan.side_by_side(ks),
         )
         for at, one in zip(positions.tolist(), made, strict=True):
             standing.level[at] = ENCLOSED

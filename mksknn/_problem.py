@@ -150,13 +150,10 @@ class Problem:
     def deepened(self, depth: int) -> Problem:
         """The same problem with more of the graphs at hand."""
         assert self.ranking is not None
-        pairs = pairs_by_rank(self.ranking.to(depth), self.pairs.graph)
-        return replace(
-            self,
-            pairs=pairs,
-            roughness=self.targets.roughness(pairs),
-            plan=make_plan(pairs, self.backend, self.plan.memory),
-        )
+        pairs, plan = pairs_by_rank(self.ranking.to(depth), self.pairs.graph), self.plan
+        if plan.dense_from > self.depth:  # otherwise it is known which graphs are dense
+            plan = make_plan(pairs, self.backend, plan.memory)
+        return replace(self, pairs=pairs, roughness=self.targets.roughness(pairs), plan=plan)
 
     def for_workers(self) -> Problem:
         """Without the points, which no worker needs."""

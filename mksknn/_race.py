@@ -14,11 +14,8 @@ import numpy as np
 
 from ._bounds import (
     anchor_bounds,
-    diagonal_stand_in,
     guess_ratio,
     identity_bounds,
-    local_pays,
-    local_stand_in,
     slack,
     stand_in_bound,
     tail_bounds,
@@ -26,13 +23,14 @@ from ._bounds import (
 from ._enclosures import Enclosure, enclose
 from ._plan import open_graph
 from ._problem import Problem, Question, Ranking
+from ._spectra import diagonal_stand_in, local_pays, local_stand_in
 from ._tails import bound_tail
 from ._threads import Progress, map_chunks
 
 _DEPTH = 48  # neighbours ranked at first; the bounds of `_tails` rule out most k beyond
 _ALL = 256  # so many are ranked at once: cheaper than a pass over all pairs
 _ROUND = 4  # k enclosed against one floor; fixed, so that no answer depends on the workers
-_FEW = 4  # an anchor costs as much as three factorizations, and so does ruling out one k
+_FEW = 8  # an anchor costs as much as three factorizations or more, ruling out one k one to three
 _WORTHWHILE = 0.75  # anchors go on if the last one left no more of the k
 # At its own peak an anchor bounds hardly any k by less than its own evidence; above the peak it
 # does (docs/theory). Of the 19 k below 20 at n = 100,000 (2-D), none is ruled out from the peak,
@@ -141,7 +139,7 @@ class Standing:
             (problem.for_workers(), floor),
             ks.tolist(),
             executor=self.executor,
-            threads=problem.plan.releases_gil(ks) and len(ks) > 1,
+            threads=problem.plan.side_by_side(ks),
         )
         for at, one in zip(positions.tolist(), found, strict=True):
             self.note(at, one)

@@ -26,6 +26,7 @@ _GAP = 3e-11  # per point: how far the proven upper bound may be above the value
 _PLACE = 3e-7  # how far from the peak in log r the search may end
 _POLISH = 3  # values at the peak of the polynomial, to come that close
 _BUDGET = 60  # values; 5 to 7 from a good start, 10 to 13 from one off by a factor of ten
+_FRESH = 1e-4  # in v: a value at the polynomial's peak is worth it if none is as near
 _STEP = 0.15  # in v, between the first values
 _STRIDE = 3.0  # the largest step in search of a bracket
 _CELLS = 32
@@ -208,7 +209,9 @@ class PeakSearch:
                 return self
             if self.upper - self.lower <= self._tolerance:
                 break
-            self._visit(self.curve.ratio_at(ahead))
+            peak = self._model_peak()
+            near = float(np.abs(self.curve.v - self.curve.place(peak)).min())
+            self._visit(peak if near > _FRESH else self.curve.ratio_at(ahead))
         for _ in range(_POLISH):
             peak = self._model_peak()
             if abs(math.log(peak / self.ratio)) <= _PLACE:
