@@ -122,7 +122,8 @@ class Products:
                 queries[far] = 0.0
                 offset[far] = np.inf
             left[:, :-1] = -2.0 * queries
-        edge = (offset + 4.0 * float(info.eps) * np.abs(offset)).astype(self.dtype)
+        with np.errstate(over="ignore"):  # far out: infinity, by which nothing is ruled out
+            edge = (offset + 4.0 * float(info.eps) * np.abs(offset)).astype(self.dtype)
         return Shadows(left, offset, edge, lengths)
 
 
