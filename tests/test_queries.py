@@ -1,5 +1,7 @@
 """Links of queries, by every route, against their definition."""
 
+import warnings
+
 import naive
 import numpy as np
 import pytest
@@ -132,6 +134,17 @@ def test_routes_agree_at_extreme_scales(scale):
     expected = find(X, new, 5, "symmetric", "euclidean", "rows")
     for route in ("tree", "scan"):
         assert find(X, new, 5, "symmetric", "euclidean", route) == expected
+
+
+def test_far_limits_are_infinite_in_silence():
+    """Points so near each other that their scale squared leaves single precision."""
+    X = np.random.default_rng(0).normal(size=(40, 5)) * 1e-300
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for graph in GRAPHS:
+            expected = find(X, X[:9], [3], graph, "euclidean", "rows")
+            assert find(X, X[:9], [3], graph, "euclidean", "scan") == expected
+            assert find(X, X[:9], [3], graph, "euclidean", "tree") == expected
 
 
 def test_routes_agree_far_from_the_origin():
