@@ -26,9 +26,9 @@ from ._neighbors import (
     PRUNE_DIMENSIONS,
     SCAN_ROWS,
     SORT_BLOCK,
-    SORT_SHARE,
     choose_route,
     rank,
+    sorts,
 )
 from ._order import pack_keys, replace_top, select_rows, sort_heap, unpack_keys
 from ._products import FEW, Products, Target, scan
@@ -208,7 +208,7 @@ class Index:
     def _search_rows(self, new: np.ndarray) -> tuple:
         near = self._room(len(new))
         block = self._space.distances(new)
-        if self.k_max * SORT_SHARE < self.n:
+        if not sorts(self.n, self.k_max):
             select_rows(block, -1, *near)
         else:
             bits = np.uint64(int(self.n - 1).bit_length())

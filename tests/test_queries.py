@@ -189,6 +189,7 @@ def test_route_choice():
         points = np.random.default_rng(0).normal(size=(n, d))
         return Index(points, np.array([k]), "knn", metric).route
 
+    assert route(200, 3, 5) == route(200, 20, 5) == "rows"  # whose kernels are needed anyway
     assert route(1000, 3, 5) == "tree"
     assert route(1000, 20, 5) == "scan"
     assert route(1000, 20, 5, "manhattan") == "rows"
