@@ -11,6 +11,7 @@ import hashlib
 import io
 import json
 import os
+import shutil
 import uuid
 import zipfile
 from pathlib import Path
@@ -23,17 +24,25 @@ _RESERVED = ("about", "checksum")
 def write(
     path: str | os.PathLike, kind: str, version: int, about: dict, arrays: dict[str, np.ndarray]
 ) -> None:
-    """Write to exactly this path; a file that was there is replaced only when all is written."""
+    """Write to exactly this path; a file that was there is replaced only when all is written.
+
+    It keeps its permissions, and a link leads to the new file as it did to the old one. What is no
+    file is never replaced: a superuser could, even a device.
+    """
     text = json.dumps({"kind": kind, "format": version, **about})
     members = {"about": np.array(text), **arrays}
     members["checksum"] = np.array(_checksum(members))
-    path = Path(path)
-    unfinished = path.with_name(f".{path.name}-{uuid.uuid4().hex}")
+    path = Path(os.path.realpath(_as_path(path)))
+    if path.exists() and not path.is_file():
+        raise ValueError(f"path must name a file, new or to be replaced; {path} is something else")
+    unfinished = path.with_name(f".mksknn-{uuid.uuid4().hex}")
     try:
         with open(unfinished, "xb") as file, zipfile.ZipFile(file, "w") as archive:
             for name, array in members.items():
                 with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
                     np.lib.format.write_array(member, array, allow_pickle=False)
+        if path.exists():
+            shutil.copymode(path, unfinished)
         os.replace(unfinished, path)
     except BaseException:
         unfinished.unlink(missing_ok=True)
@@ -42,16 +51,23 @@ def write(
 
 def read(path: str | os.PathLike, kind: str, version: int) -> tuple[dict, dict[str, np.ndarray]]:
     """What `write` was given; a ValueError says what is wrong with any other file."""
-    path = Path(path)
+    path = _as_path(path)
     with open(path, "rb") as file:  # a missing file is no matter of contents
         try:
             with zipfile.ZipFile(file) as archive:
                 return _read_members(archive, path, kind, version)
-        except zipfile.BadZipFile as error:
+        # the second is what zipfile says of versions that it does not know
+        except (zipfile.BadZipFile, NotImplementedError) as error:
             raise ValueError(
                 f"{path} must be a complete {kind} file; it is truncated, damaged or no .npz file "
                 f"at all ({error})"
             ) from error
+
+
+def _as_path(path: object) -> Path:
+    if not isinstance(path, str | bytes | os.PathLike):
+        raise TypeError(f"path must be text or a path; got {type(path).__name__}")
+    return Path(os.fsdecode(path))
 
 
 def _read_members(

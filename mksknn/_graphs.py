@@ -17,6 +17,7 @@ from scipy.sparse import csc_array, csr_array
 from ._jit import kernel
 from ._metrics import Metric
 from ._neighbors import Neighbors, nearest_of
+from ._order import copy_into
 from ._threads import run_blocks
 from ._validation import GRAPHS, check_memory, one_of
 
@@ -204,7 +205,7 @@ def _mutual_pairs(indices):
             count = np.cumsum(count)
             rows = np.empty(count[k_max], np.int32)
             columns = np.empty(count[k_max], np.int32)
-            spot[1:] = count[:-1]
+            copy_into(count[:-1], spot[1:])
     return rows, columns, count
 
 

@@ -104,8 +104,15 @@ def unpack_keys(keys, n_keys, block, bits, indices, distances):
             if not sorted_run:
                 # stable, and the run is in the order of index: ties keep it
                 run = np.argsort(order_distance[begin:end], kind="mergesort")
-                order_distance[begin:end] = order_distance[begin:end][run]
-                order_index[begin:end] = order_index[begin:end][run]
+                copy_into(order_distance[begin:end][run], order_distance[begin:end])
+                copy_into(order_index[begin:end][run], order_index[begin:end])
             begin = end
-        indices[r] = order_index[:k_max]
-        distances[r] = order_distance[:k_max]
+        copy_into(order_index[:k_max], indices[r])
+        copy_into(order_distance[:k_max], distances[r])
+
+
+@kernel
+def copy_into(source, target):
+    """``target[:] = source``, for which Numba would compile a message about their shapes: 2 s."""
+    for e in range(target.shape[0]):
+        target[e] = source[e]

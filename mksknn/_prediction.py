@@ -500,8 +500,9 @@ class Predictor:
             if voters.classes.dtype.kind == "O":
                 names = ", ".join(sorted({type(label).__name__ for label in voters.classes}))
                 raise ValueError(
-                    "y must have labels of one plain type (text, integers, booleans, floats or "
-                    f"dates) for the predictor to be saved; got objects of type {names}"
+                    "y must be an array of a plain type (text, integers, booleans, floats or "
+                    f"dates) for the predictor to be saved; got Python objects of type {names}: "
+                    "convert y first, as np.array(list(y)) does where that is possible"
                 )
             arrays |= {"classes": voters.classes, "codes": voters.codes}
         if isinstance(self.metric, Metric):
@@ -659,7 +660,7 @@ def _check_columns(seen: tuple[str, ...] | None, known: tuple[str, ...]) -> None
     if missing or unknown:
         words = [f"without {reprlib.repr(missing)}"] * bool(missing)
         words += [f"with {reprlib.repr(unknown)}"] * bool(unknown)
-        got = " and ".join(words)
+        got = "others, " + " and ".join(words)
     else:
         pairs = zip(seen, known)
         first = next((c for c, (one, other) in enumerate(pairs) if one != other), len(known))

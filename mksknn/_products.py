@@ -22,7 +22,7 @@ import numpy as np
 
 from ._distances import Space, pair_distance, row_lengths
 from ._jit import kernel
-from ._order import replace_top, sort_heap
+from ._order import copy_into, replace_top, sort_heap
 
 TILE = 1024  # points: 128 queries x 1024 products in single precision stay in the L2 cache
 _CHUNK = 32  # products tested at once
@@ -122,7 +122,8 @@ class Products:
                 queries[far] = 0.0
                 offset[far] = np.inf
             left[:, :-1] = -2.0 * queries
-        edge = (offset + 4.0 * float(info.eps) * np.abs(offset)).astype(self.dtype)
+        with np.errstate(over="ignore"):  # far out: infinity, by which nothing is ruled out
+            edge = (offset + 4.0 * float(info.eps) * np.abs(offset)).astype(self.dtype)
         return Shadows(left, offset, edge, lengths)
 
 
@@ -233,7 +234,7 @@ class Query(NamedTuple):
 def grown(array):
     """An array of twice the size that begins with this one."""
     out = np.empty(2 * array.shape[0], array.dtype)
-    out[: array.shape[0]] = array
+    copy_into(array, out[: array.shape[0]])
     return out
 
 

@@ -26,9 +26,9 @@ from ._neighbors import (
     PRUNE_DIMENSIONS,
     SCAN_ROWS,
     SORT_BLOCK,
-    SORT_SHARE,
     choose_route,
     rank,
+    sorts,
 )
 from ._order import pack_keys, replace_top, select_rows, sort_heap, unpack_keys
 from ._products import FEW, Products, Target, scan
@@ -208,7 +208,7 @@ class Index:
     def _search_rows(self, new: np.ndarray) -> tuple:
         near = self._room(len(new))
         block = self._space.distances(new)
-        if self.k_max * SORT_SHARE < self.n:
+        if not sorts(self.n, self.k_max):
             select_rows(block, -1, *near)
         else:
             bits = np.uint64(int(self.n - 1).bit_length())
@@ -216,8 +216,15 @@ class Index:
             pack_keys(block.view(np.uint64), -1, bits, keys)
             keys.sort(axis=1)
             unpack_keys(keys, self.n, block, bits, *near)
-        radii = self.radii[:, -1] if self.graph == "symmetric" else np.empty(0)
-        return *near, *_adopters_of_rows(block, np.ascontiguousarray(radii))
+        if self.graph != "symmetric":
+            return *near, *_nobody(len(new))
+        return *near, *_adopters_of_rows(block, np.ascontiguousarray(self.radii[:, -1]))
+
+
+def _nobody(n_rows: int) -> tuple[np.ndarray, ...]:
+    """No adopters, as the kernels return them."""
+    none = np.empty(0, np.int32)
+    return np.zeros(n_rows, np.int64), none, none, np.empty(0)
 
 
 _TREE_ROWS = 256  # as good as 1024 by time; a query that everyone adopts has n links, so not more
@@ -257,7 +264,8 @@ def _join(near_i, near_d, counts, rows, points, distances, enters, radii, never,
     """
     n_rows, k = near_i.shape
     begins = np.zeros(n_rows + 1, np.int64)
-    begins[1:] = np.cumsum(counts)
+    for r in range(n_rows):
+        begins[r + 1] = begins[r] + counts[r]
     beyond_i = np.empty(rows.shape[0], np.int32)
     beyond_d = np.empty(rows.shape[0])
     spot = begins[:-1].copy()
@@ -323,21 +331,20 @@ def _sort_into(from_i, from_d, to_i, to_d):
 def _adopters_of_rows(block, radii):
     """Everyone with the query inside their radius: counts by row, and (row, point, distance)."""
     counts = np.zeros(block.shape[0], np.int64)
-    if radii.shape[0]:
-        for r in range(block.shape[0]):
-            for j in range(block.shape[1]):
-                counts[r] += block[r, j] < radii[j]
-    size = counts.sum()
+    size = 0
+    for r in range(block.shape[0]):
+        for j in range(block.shape[1]):
+            counts[r] += block[r, j] < radii[j]
+        size += counts[r]
     rows = np.empty(size, np.int32)
     points = np.empty(size, np.int32)
     distances = np.empty(size)
     e = 0
-    if size:
-        for r in range(block.shape[0]):
-            for j in range(block.shape[1]):
-                if block[r, j] < radii[j]:
-                    rows[e] = r
-                    points[e] = j
-                    distances[e] = block[r, j]
-                    e += 1
+    for r in range(block.shape[0]):
+        for j in range(block.shape[1]):
+            if block[r, j] < radii[j]:
+                rows[e] = r
+                points[e] = j
+                distances[e] = block[r, j]
+                e += 1
     return counts, rows, points, distances

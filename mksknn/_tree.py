@@ -4,6 +4,11 @@ Distances to a box are computed with the operations of distances to a point, in 
 each of them is monotone also after rounding. So a box is never farther than a point in it, not even
 by one unit in the last place, and what is pruned is beyond doubt. Squares stand for Euclidean
 distances; the factor _WIDER keeps those whose square root rounds to the same number.
+
+A node has two boxes. One holds its points; nobody in it adopts beyond the largest radius from
+there. The other holds the balls of all its points, so that one with a large radius at the edge of a
+node does not claim queries at the opposite edge: among 100,000 normal points in 3 dimensions that
+left 9 leaves to look at for each query instead of 13, and 66 nodes to pass instead of 115.
 """
 
 from __future__ import annotations
@@ -18,6 +23,9 @@ from ._products import grown
 
 _LEAF = 32  # 12 to 32 took the same time in 3 dimensions, and 32 has the fewest nodes to keep
 _WIDER = 1.0 + 1e-15
+# A ball that is widened so holds whatever is within its radius after rounding, of a coordinate or
+# of a square that loses digits because it is nearly too small to be a number.
+_SLACK, _VANISHED = 1e-14, 2.0**-500
 _STACK = 64  # a search keeps one node waiting per level, and 2**31 points make 28 levels
 
 
@@ -32,6 +40,7 @@ class Tree(NamedTuple):
     end: np.ndarray
     child: np.ndarray  # the first of two children, the second follows; 0 marks a leaf
     reach: np.ndarray  # (nodes,), the largest radius in a node (Euclidean: its square)
+    balls: np.ndarray  # (nodes, 2, d), corners of a box that holds everything its points adopt
 
 
 @kernel
@@ -51,8 +60,8 @@ def build_tree(points):
     while node < made:
         first, last = begin[node], end[node]
         low, high = boxes[node, 0], boxes[node, 1]
-        low[:] = points[order[first]]
-        high[:] = low
+        low[:] = np.inf
+        high[:] = -np.inf
         for e in range(first, last):
             i = order[e]
             for c in range(d):
@@ -76,20 +85,34 @@ def build_tree(points):
         end[:made].copy(),
         child[:made].copy(),
         np.empty(0),
+        np.empty((0, 2, d)),
     )
 
 
 @kernel
 def tree_with_radii(tree, radii, code):
     """The same tree, in which each point adopts whatever is nearer than its radius."""
+    d = tree.columns.shape[0]
     reach = np.zeros(tree.child.shape[0])
+    balls = np.empty((reach.shape[0], 2, d))
     for node in range(reach.shape[0] - 1, -1, -1):  # children before their parents
         one = tree.child[node]
         if one:
             reach[node] = max(reach[one], reach[one + 1])
+            for c in range(d):
+                balls[node, 0, c] = min(balls[one, 0, c], balls[one + 1, 0, c])
+                balls[node, 1, c] = max(balls[one, 1, c], balls[one + 1, 1, c])
             continue
+        balls[node, 0] = np.inf
+        balls[node, 1] = -np.inf
         for e in range(tree.begin[node], tree.end[node]):
-            reach[node] = max(reach[node], _widest(radii[tree.order[e]], code))
+            radius = radii[tree.order[e]]
+            reach[node] = max(reach[node], _widest(radius, code))
+            for c in range(d):
+                x = tree.columns[c, e]
+                away = radius + _SLACK * (radius + abs(x)) + _VANISHED
+                balls[node, 0, c] = min(balls[node, 0, c], x - away)
+                balls[node, 1, c] = max(balls[node, 1, c], x + away)
     return Tree(
         tree.columns,
         tree.order,
@@ -99,6 +122,7 @@ def tree_with_radii(tree, radii, code):
         tree.end,
         tree.child,
         reach,
+        balls,
     )
 
 
@@ -144,6 +168,14 @@ def _to_box(x, box, code):
         else:
             total = max(total, gap)
     return total
+
+
+@kernel
+def _inside(x, box):
+    for c in range(x.shape[0]):
+        if x[c] < box[0, c] or x[c] > box[1, c]:
+            return False
+    return True
 
 
 @kernel
@@ -255,8 +287,8 @@ def _search(tree, x, own, code, near_i, near_d, found_i, found_d, room):
             away, other = _to_box(x, tree.boxes[one], code), _to_box(x, tree.boxes[two], code)
             if other < away:
                 one, two, away, other = two, one, other, away
-            claims = claimed and other <= tree.reach[two]
-            claimed = claimed and away <= tree.reach[one]
+            claims = claimed and other <= tree.reach[two] and _inside(x, tree.balls[two])
+            claimed = claimed and away <= tree.reach[one] and _inside(x, tree.balls[one])
             if other <= bound or claims:
                 room.node[depth], room.away[depth], room.claimed[depth] = two, other, claims
                 depth += 1
@@ -278,13 +310,17 @@ def _search(tree, x, own, code, near_i, near_d, found_i, found_d, room):
         if claimed:
             if found + size > found_i.shape[0]:
                 return -1
+            # first who may, without a branch that nobody could foretell
+            stop = found
             for e in range(size):
-                radius = tree.radii[first + e]
-                if leaf[e] <= _widest(radius, code):
-                    d = np.sqrt(leaf[e]) if code == 0 else leaf[e]
-                    if d < radius:
-                        found_i[found] = tree.order[first + e]
-                        found_d[found] = d
-                        found += 1
+                found_i[stop] = e
+                stop += leaf[e] <= _widest(tree.radii[first + e], code)
+            for a in range(found, stop):
+                e = found_i[a]
+                d = np.sqrt(leaf[e]) if code == 0 else leaf[e]
+                if d < tree.radii[first + e]:
+                    found_i[found] = tree.order[first + e]
+                    found_d[found] = d
+                    found += 1
     sort_heap(near_d, near_i)
     return found

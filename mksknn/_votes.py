@@ -153,35 +153,45 @@ def combine(links: Links, voters: Voters, blend: Blend, graph: str, ties: str) -
     The links must be those of the graphs ``blend.ks``.
     """
     out = Votes.empty(len(links.closest), voters)
-    code, nearest = GRAPHS.index(graph), ties == "nearest"
-    _combine(links, code, blend.parts, voters.codes, voters.values, nearest, out)
+    code = GRAPHS.index(graph)
+    if voters.classes is None:
+        _combine_values(links, code, blend.parts, voters.values, out)
+    else:
+        _combine_votes(links, code, blend.parts, voters.codes, ties == "nearest", out)
     return out
 
 
 @kernel
-def _combine(links, graph, parts, codes, values, nearest, out):
-    n_graphs = parts.begins.shape[0] - 1
-    outputs, classes = out.mean.shape[1], out.probability.shape[1]
+def _combine_values(links, graph, parts, values, out):
+    n_graphs, outputs = parts.begins.shape[0] - 1, out.mean.shape[1]
     total = np.empty(n_graphs)  # sum of the weights in each graph
     sums = np.empty((n_graphs, outputs))  # and of weight times target
     means = np.empty((n_graphs, outputs))
     for q in range(links.starts.shape[0] - 1):
-        if classes:
-            out.n_neighbors[q] = _count_votes(links, q, graph, codes, classes, total, sums)
-        else:
-            out.n_neighbors[q] = _add_values(links, q, graph, values, total, sums)
+        out.n_neighbors[q] = _add_values(links, q, graph, values, total, sums)
+        _average(parts, q, total, sums, means, out)
+
+
+@kernel
+def _combine_votes(links, graph, parts, codes, nearest, out):
+    n_graphs, outputs = parts.begins.shape[0] - 1, out.mean.shape[1]
+    classes = out.probability.shape[1]
+    total = np.empty(n_graphs)
+    sums = np.empty((n_graphs, outputs))
+    means = np.empty((n_graphs, outputs))
+    for q in range(links.starts.shape[0] - 1):
+        out.n_neighbors[q] = _count_votes(links, q, graph, codes, classes, total, sums)
         left = _average(parts, q, total, sums, means, out)
-        if classes:
-            for c in range(classes):
-                out.probability[q, c] = out.mean[q, c] + left / classes
-            # equal votes make equal means; averages are equal only up to rounding
-            if parts.ratio.shape[0] == 1:
-                score = out.mean[q, :classes]
-                best = score.max()
-            else:
-                score = out.probability[q]
-                best = score.max() * (1.0 - _TIE)
-            out.winner[q] = _elect(links, q, graph, n_graphs, codes, score, best, nearest)
+        for c in range(classes):
+            out.probability[q, c] = out.mean[q, c] + left / classes
+        # equal votes make equal means; averages are equal only up to rounding
+        score = out.mean[q] if parts.ratio.shape[0] == 1 else out.probability[q]
+        best = score[0]
+        for c in range(1, classes):
+            best = max(best, score[c])
+        if parts.ratio.shape[0] > 1:
+            best *= 1.0 - _TIE
+        out.winner[q] = _elect(links, q, graph, n_graphs, codes, classes, score, best, nearest)
 
 
 @kernel
@@ -281,7 +291,9 @@ def _average(parts, q, total, sums, means, out):
         for c in range(outputs):
             out.mean[q, c] += mass * means[a, c]
     for a in range(n_graphs):
-        mass = parts.weight[parts.begins[a] : parts.begins[a + 1]].sum()
+        mass = 0.0
+        for p in range(parts.begins[a], parts.begins[a + 1]):
+            mass += parts.weight[p]
         for c in range(outputs):
             step = means[a, c] - out.mean[q, c]
             out.between[q, c] += mass * step * step
@@ -289,7 +301,7 @@ def _average(parts, q, total, sums, means, out):
 
 
 @kernel
-def _elect(links, q, graph, n_graphs, codes, score, best, nearest):
+def _elect(links, q, graph, n_graphs, codes, classes, score, best, nearest):
     """The class that wins, among those whose score reaches the best."""
     if nearest:
         for e in range(links.starts[q], links.starts[q + 1]):
@@ -298,7 +310,7 @@ def _elect(links, q, graph, n_graphs, codes, score, best, nearest):
             if min(first, second) < n_graphs and score[code] >= best:
                 return code
         return codes[links.closest[q]]
-    for c in range(score.shape[0]):
+    for c in range(classes):
         if score[c] >= best:
             return np.int32(c)
     return np.int32(0)

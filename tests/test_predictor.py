@@ -1,6 +1,7 @@
 """A predictor: the same bits as predict, today and tomorrow, here and elsewhere; its files."""
 
 import copy
+import io
 import json
 import multiprocessing
 import os
@@ -267,7 +268,9 @@ def test_labels_that_no_file_can_hold(tmp_path):
     y = np.array([(1, "a"), (2, "b")] * 20, dtype=[("n", int), ("c", "U1")]).astype(object)
     predictor = mksknn.prepare(X, y, k=4)
     assert predictor(new).label.dtype == object
-    with pytest.raises(ValueError, match="labels of one plain type .* got objects of type tuple"):
+    with pytest.raises(
+        ValueError, match="array of a plain type .* got Python objects of type tuple"
+    ):
         predictor.save(tmp_path / "model.npz")
     assert not list(tmp_path.iterdir())
 
@@ -519,6 +522,47 @@ def test_a_failing_save_leaves_the_old_file(saved, monkeypatch):
         mksknn.prepare(X, X[:, 0], k=3).save(saved)
     assert saved.read_bytes() == before
     assert [path.name for path in saved.parent.iterdir()] == ["model.npz"]
+
+
+def test_paths(saved):
+    """Links stay, permissions too, and what is no file is not touched."""
+    predictor = mksknn.load_predictor(saved)
+    folder = saved.parent
+    for name in ("no suffix", "mödel {x} %s", "x" * 250):
+        predictor.save(str(folder / name))
+        assert repr(mksknn.load_predictor(os.fsencode(folder / name))) == repr(predictor)
+    for wrong in (None, 3, io.BytesIO()):
+        for call in (predictor.save, mksknn.load_predictor):
+            with pytest.raises(TypeError, match="path must be text or a path; got"):
+                call(wrong)
+    with pytest.raises(ValueError, match="path must name a file"):
+        predictor.save(folder)
+    with pytest.raises(FileNotFoundError):
+        predictor.save(folder / "missing" / "model.npz")
+    assert not list(folder.glob(".*"))
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="POSIX files")
+def test_links_permissions_and_devices(saved):
+    predictor = mksknn.load_predictor(saved)
+    link, pipe = saved.with_name("link"), saved.with_name("pipe")
+    link.symlink_to(saved)
+    saved.chmod(0o600)
+    predictor.save(link)
+    assert link.is_symlink() and saved.stat().st_mode & 0o777 == 0o600
+    os.mkfifo(pipe)
+    with pytest.raises(ValueError, match="path must name a file.*is something else"):
+        predictor.save(pipe)
+    assert pipe.is_fifo()
+
+
+def test_a_zip_version_nobody_knows(saved):
+    whole = bytearray(saved.read_bytes())
+    at = whole.index(b"PK\x01\x02")
+    whole[at + 6] = 210  # the version needed, in the first entry of the directory
+    saved.write_bytes(bytes(whole))
+    with pytest.raises(ValueError, match=r"model\.npz must be a complete .*zip file version 21"):
+        mksknn.load_predictor(saved)
 
 
 # ------------------------------------------------------------------------------ the service

@@ -1,5 +1,7 @@
 """Links of queries, by every route, against their definition."""
 
+import warnings
+
 import naive
 import numpy as np
 import pytest
@@ -134,6 +136,17 @@ def test_routes_agree_at_extreme_scales(scale):
         assert find(X, new, 5, "symmetric", "euclidean", route) == expected
 
 
+def test_far_limits_are_infinite_in_silence():
+    """Points so near each other that their scale squared leaves single precision."""
+    X = np.random.default_rng(0).normal(size=(40, 5)) * 1e-300
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for graph in GRAPHS:
+            expected = find(X, X[:9], [3], graph, "euclidean", "rows")
+            assert find(X, X[:9], [3], graph, "euclidean", "scan") == expected
+            assert find(X, X[:9], [3], graph, "euclidean", "tree") == expected
+
+
 def test_routes_agree_far_from_the_origin():
     """Rounding of coordinates near 1e8 makes boxes, balls and products err the most."""
     X, new = cloud("lattice", 600, 200, 3)
@@ -176,6 +189,7 @@ def test_route_choice():
         points = np.random.default_rng(0).normal(size=(n, d))
         return Index(points, np.array([k]), "knn", metric).route
 
+    assert route(200, 3, 5) == route(200, 20, 5) == "rows"  # whose kernels are needed anyway
     assert route(1000, 3, 5) == "tree"
     assert route(1000, 20, 5) == "scan"
     assert route(1000, 20, 5, "manhattan") == "rows"
