@@ -123,60 +123,73 @@ def _peak(problem: Problem, k: int, stand_in: StandIn) -> tuple[float, float]:
     return profile.value(ratio, stand_in.logdet(ratio)) + slack(problem), ratio
 
 
-# Steps from one trial ratio to the next, and beyond the trials
-_FINE, _TRIALS = 1.04, 32
-_COARSE, _BEYOND = 1.3, 10
+# From one ratio of a trial to the next. Far beyond the peak the error has hardly changed if all
+# eigenvalues but the zeros are large, as in many dimensions.
+_STEPS = np.concatenate([[1.0], np.full(12, 1.03), np.full(20, 1.1), np.full(14, 1.5)])
 
 
-class Trial:
-    """Bounds on the best evidence of graph k from one value of log|L_k + r I|.
+class Trials:
+    """Bounds on the best evidence of graph k from one or two values of log|L_k + r I|.
 
-    At the ratio r0 of the value, the stand-in is known to be too high by some e. By the integral
-    that e is (`StandIn.power`), at any other r it is too high by at least
+    At the ratio r0 of a value, the stand-in is known to be too high by some e. By the integral that
+    e is (`StandIn.power`), at any other r it is too high by at least
 
         e                       for r < r0,
         e (r0 / r)^power        for r > r0.
 
     So a value just above the peak lowers the bound on all of the peak by nearly e. Where exactly
-    is chosen by what is foretold of the value.
+    values are taken is chosen by what is foretold of them.
     """
 
     def __init__(self, problem: Problem, k: int) -> None:
-        self._profile, self._slack = problem.profile(k), slack(problem)
-        self._foretold = Foretold(problem.pairs, k)
+        self._profile, self._foretold = problem.profile(k), Foretold(problem.pairs, k)
         self._stand_in = self._foretold.stand_in
-        self._highest, top = _peak(problem, k, self._stand_in)
         low, high = problem.ratio_bounds
-        start = _foretold_peak(problem, k, self._foretold) / _FINE
-        steps = np.concatenate([np.full(_TRIALS, _FINE), np.full(_BEYOND, _COARSE)])
-        ratios = start * np.cumprod(steps)
+        ratios = _foretold_peak(problem, k, self._foretold) * np.cumprod(_STEPS)
         self._ratios = np.unique(np.concatenate([ratios[(ratios > low) & (ratios < high)], [high]]))
         self._logdets = self._stand_in.logdets(self._ratios)
         values = [self._profile.value(r, d) for r, d in zip(self._ratios, self._logdets)]
-        self._values = np.array(values) + self._slack
-        self._top = int(np.searchsorted(self._ratios, top))  # the first ratio beyond the peak
+        # Cells of r, each up to one of the ratios. The stand-in's profile rises to its peak and
+        # falls after it, so its highest value in a cell is at an end, or the peak itself.
+        highest, peak = _peak(problem, k, self._stand_in)
+        top = int(np.searchsorted(self._ratios, peak))
+        self._cells = np.array(values) + slack(problem)
+        self._cells[top + 1 :] = self._cells[top:-1].copy()
+        self._cells[top] = highest
+        self._errors = np.zeros(len(self._ratios))  # of the stand-in in each cell, at least
 
-    def best(self) -> tuple[int, float]:
-        """The trial that promises most, and the bound that it promises."""
-        foretold = self._foretold.logdets(self._ratios[:_TRIALS])
-        promised = [self.bound(at, logdet) for at, logdet in enumerate(foretold.tolist())]
-        return int(np.argmin(promised)), float(np.min(promised))
+    @property
+    def bound(self) -> float:
+        """What the evidence cannot exceed, from the values taken in so far."""
+        return float(self._bounds(self._errors))
 
-    def ratio(self, at: int) -> float:
-        """The ratio of a trial."""
-        return float(self._ratios[at])
+    def next(self, floor: float) -> float | None:
+        """The ratio to try next, if one or two more values promise a bound below the floor."""
+        foretold = self._foretold.logdets(self._ratios)
+        errors = np.array([self._errors_by(at, one) for at, one in enumerate(foretold.tolist())])
+        errors = np.maximum(errors, self._errors)
+        one = self._bounds(errors)
+        if one.min() <= floor:
+            return float(self._ratios[np.argmin(one)])
+        two = self._bounds(np.maximum(errors[:, None], errors[None, :]))
+        if two.min() <= floor:
+            return float(self._ratios[np.argmin(two.min(axis=0))])
+        return None
 
-    def bound(self, at: int, logdet: float) -> float:
-        """The bound, if this is log|L_k + r I| at the ratio of a trial."""
-        n, half = self._profile.n, 0.5 * self._profile.m
-        error = max(self._logdets[at] - logdet - _ROUNDING * n * (1.0 + abs(logdet) / n), 0.0)
-        # the stand-in's profile rises to its peak and falls after it
-        below = self._highest if at >= self._top else float(self._values[at])
-        beyond = np.where(np.arange(len(self._ratios)) < self._top, self._values, self._highest)
-        beyond[self._top + 1 :] = self._values[self._top : -1]
-        fading = (self._ratios[at] / self._ratios[at + 1 :]) ** self._stand_in.power
-        cells = beyond[at + 1 :] - half * error * fading  # each ends at a ratio after the trial's
-        return max(below - half * error, float(cells.max(initial=-math.inf)))
+    def add(self, ratio: float, logdet: float) -> None:
+        """Take in the value at a ratio that was next."""
+        at = int(np.searchsorted(self._ratios, ratio))
+        self._errors = np.maximum(self._errors, self._errors_by(at, logdet))
+
+    def _errors_by(self, at: int, logdet: float) -> np.ndarray:
+        """The least error in each cell, if this is log|L_k + r I| at one of the ratios."""
+        rounding = _ROUNDING * (self._profile.n + abs(logdet))
+        error = max(self._logdets[at] - logdet - rounding, 0.0)
+        fading = np.minimum(self._ratios[at] / self._ratios, 1.0) ** self._stand_in.power
+        return error * fading
+
+    def _bounds(self, errors: np.ndarray) -> np.ndarray:
+        return (self._cells - 0.5 * self._profile.m * errors).max(axis=-1)
 
 
 @kernel

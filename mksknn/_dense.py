@@ -13,7 +13,7 @@ import math
 import numpy as np
 
 from ._determinants import Determinants, Resistances
-from ._graphs import Pairs, dense_laplacian, resistance_sums
+from ._graphs import Pairs, fill_laplacian, resistance_sums
 from ._jit import kernel
 from ._lapack import cholesky, cholesky_inverse, tridiagonalize
 
@@ -28,8 +28,8 @@ class _Lifted(Determinants):
         self._lift = 2.0 * pairs.count[k] / pairs.n  # the mean degree, so within the spectrum
 
     def _fill(self, matrix: np.ndarray) -> None:
-        dense_laplacian(self._pairs, self._k, matrix)
-        _lift_components(matrix, self._components.label, self._lift / self._components.size)
+        parts = self._components
+        fill_laplacian(self._pairs, self._k, matrix, self._lift / parts.size, parts)
 
 
 class Cholesky(_Lifted):
@@ -104,18 +104,6 @@ class Tridiagonal(_Lifted):
         low, high = bounds
         ratio = _climb(*self._form, norm, roughness, math.log(low), math.log(high))
         return low if ratio == 0.0 else high if ratio == np.inf else min(max(ratio, low), high)
-
-
-@kernel
-def _lift_components(matrix, label, lift):
-    if lift.shape[0] == 1:
-        for i in range(matrix.shape[0]):
-            matrix[i, : i + 1] += lift[0]
-        return
-    for i in range(matrix.shape[0]):
-        for j in range(i + 1):
-            if label[i] == label[j]:
-                matrix[i, j] += lift[label[i]]
 
 
 @kernel

@@ -2,7 +2,7 @@
 
 What is computed for a k depends on its graph and on a floor alone, below which nobody asks any
 more: so serial and distributed answers are the same to the last bit. With a floor, one determinant
-is often enough (`Trial`); otherwise the peak is searched, from where `guess_ratio` says.
+is often enough (`Trials`); otherwise the peak is searched, from where `guess_ratio` says.
 """
 
 from __future__ import annotations
@@ -12,11 +12,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ._bounds import Trial, guess_ratio, slack
+from ._bounds import Trials, guess_ratio, slack
 from ._determinants import Determinants
 from ._plan import Opener, open_graph
 from ._problem import Optimum, Problem
-from ._search import Curve, PeakSearch
+from ._search import PeakSearch
+
+_MOST_TRIALS = 3  # two are asked for at most, and what is foretold may be a little off
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,7 +30,6 @@ class Enclosure:
     upper: float
     settled: bool  # the peak was found: optimum and upper are as close as promised
     factorizations: int
-    curve: Curve | None  # the values of log|L + r I|, where each cost a factorization
     logdet: float  # at the optimum
 
     @property
@@ -60,31 +61,30 @@ def enclose_opened(
         logdet = opened.logdet(sigma2 / sigma0)
         value = profile.value_at(sigma0, sigma2 / sigma0, logdet)
         optimum = Optimum(value, sigma0, sigma2, False)
-        return Enclosure(k, optimum, value + extra, True, 1, None, logdet)
+        return Enclosure(k, optimum, value + extra, True, 1, logdet)
     ratio = opened.peak(profile.norm, profile.roughness, bounds)
     if ratio is not None:
         logdet = opened.logdet(ratio)
         optimum = profile.optimum(ratio, logdet, bounds)
-        return Enclosure(k, optimum, optimum.log_evidence + extra, True, 1, None, logdet)
-    known = None
+        return Enclosure(k, optimum, optimum.log_evidence + extra, True, 1, logdet)
+    known: list[tuple[float, float]] = []
     if floor > -math.inf:
-        trial = Trial(problem, k)
-        at, promised = trial.best()
-        if promised <= floor:
-            ratio = trial.ratio(at)
-            logdet = opened.logdet(ratio)
-            upper, optimum = trial.bound(at, logdet), profile.optimum(ratio, logdet, bounds)
-            if upper <= floor:
-                return Enclosure(k, optimum, upper, False, 1, None, logdet)
-            known = ratio, logdet
+        trials = Trials(problem, k)
+        while (trial := trials.next(floor)) is not None and len(known) < _MOST_TRIALS:
+            known.append((trial, opened.logdet(trial)))
+            trials.add(*known[-1])
+            if trials.bound <= floor:
+                ratio, logdet = max(known, key=lambda value: profile.value(*value))
+                optimum = profile.optimum(ratio, logdet, bounds)
+                return Enclosure(k, optimum, trials.bound, False, len(known), logdet)
     if start is None:
-        start = guess_ratio(problem, k) if known is None else known[0]
+        start = known[0][0] if known else guess_ratio(problem, k)
     search = PeakSearch(opened, profile.norm, profile.roughness, bounds, start, known)
     search.run(-math.inf if floor == -math.inf else profile.height(floor - extra))
     optimum = profile.optimum(search.ratio, search.logdet, bounds)
     upper = max(profile.evidence(search.upper), optimum.log_evidence) + extra
     count = len(search.curve.v)
-    return Enclosure(k, optimum, upper, search.settled, count, search.curve, search.logdet)
+    return Enclosure(k, optimum, upper, search.settled, count, search.logdet)
 
 
 def enclose_chunk(problem: Problem, ks: np.ndarray) -> list[Enclosure]:

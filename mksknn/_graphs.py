@@ -266,10 +266,34 @@ def _lower_columns(n, rows, columns):
     return data, out, pointers
 
 
-def dense_laplacian(pairs: Pairs, k: int, out: np.ndarray) -> None:
-    """Fill a square C-ordered matrix with the lower triangle of L_k, zeros above."""
-    out[:] = 0.0
+def fill_laplacian(
+    pairs: Pairs, k: int, out: np.ndarray, lift: np.ndarray, parts: Components
+) -> None:
+    """Fill the lower triangle of a square C-ordered matrix with L_k.
+
+    Within component c of the graph `lift[c]` is added to every entry. What stands above the
+    diagonal stays as it is.
+    """
+
+    def work(start: int, stop: int) -> None:
+        _fill_rows_with(out, lift, parts.label, start, stop)
+
+    run_blocks(work, len(out), max(1, _ENTRIES // len(out)))
     _add_edges(pairs.rows[: pairs.count[k]], pairs.columns[: pairs.count[k]], out)
+
+
+_ENTRIES = 2**18  # about a tenth of a millisecond's work: less is not worth a thread
+
+
+@kernel
+def _fill_rows_with(out, lift, label, start, stop):
+    one = lift.shape[0] == 1
+    for i in range(start, stop):
+        if one:
+            out[i, : i + 1] = lift[0]
+        else:
+            for j in range(i + 1):
+                out[i, j] = lift[label[i]] if label[i] == label[j] else 0.0
 
 
 @kernel
@@ -281,7 +305,7 @@ def _add_edges(rows, columns, out):
         degree[i] += 1.0
         degree[j] += 1.0
     for i in range(degree.shape[0]):
-        out[i, i] = degree[i]
+        out[i, i] += degree[i]
 
 
 def degrees(pairs: Pairs, k: int) -> np.ndarray:

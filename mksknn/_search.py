@@ -16,6 +16,7 @@ spent, and then the gap that is left is reported.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 from scipy.special import zeta
@@ -164,7 +165,7 @@ def _lagrange(nodes: np.ndarray, steps: np.ndarray) -> np.ndarray:
 class PeakSearch:
     """The search for the r in `bounds` at which log|L + r I| - n log(roughness + r norm) peaks.
 
-    `known` is a value (ratio, log|L + ratio I|) that was computed before.
+    `known` are values (ratio, log|L + ratio I|) that were computed before.
 
     `lower` and `upper` enclose the height of the peak all the while; `ratio` and `logdet` are the
     best so far, and `curve` holds what was computed.
@@ -177,11 +178,11 @@ class PeakSearch:
         roughness: float,
         bounds: tuple[float, float],
         start: float,
-        known: tuple[float, float] | None = None,
+        known: Sequence[tuple[float, float]] = (),
     ) -> None:
         self.curve = Curve(opened.spectrum)
-        if known is not None:
-            self.curve.add(*known)
+        for value in known:
+            self.curve.add(*value)
         self.bounds, self.lower, self.upper = bounds, -math.inf, math.inf
         self.ratio = self.logdet = math.nan
         self._logdet, self._norm, self._roughness = opened.logdet, norm, roughness
