@@ -349,16 +349,16 @@ def test_errors_without_log_scores(graph):
         y = targets(kind, X)
         full = mksknn.loo_curve(X, y, graph=graph)
         encoded = encode(y, 30, "auto", "auto", True)
-        bare = _loo.loo_scores(ranked, encoded, graph, BOUNDS, log_score=False)
-        assert np.array_equal(bare.error, full.error)
-        assert bare.log_score is None
-        assert bare.ratio is None
+        error, *rest = _loo.loo_scores(ranked, encoded, graph, BOUNDS, log_score=False)
+        assert np.array_equal(error, full.error)
+        assert rest == [None, None]
+        bare = mksknn.LooCurve(full.k, error, None, None, graph)
         assert bare.best_k == full.best_k
         assert "best_k_log" not in repr(bare)
         with pytest.raises(ValueError, match="log scores"):
             bare.best_k_log  # noqa: B018
     constant = encode(np.ones(30), 30, "auto", "auto", True)
-    assert not _loo.loo_scores(ranked, constant, graph, BOUNDS, log_score=False).error.any()
+    assert not _loo.loo_scores(ranked, constant, graph, BOUNDS, log_score=False)[0].any()
 
 
 @pytest.mark.parametrize("graph", GRAPHS)
