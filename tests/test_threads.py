@@ -454,7 +454,7 @@ except KeyboardInterrupt:
 )
 def test_ctrl_c(function, options):
     """A real signal: no other k is begun, though each thread is in the middle of a chunk."""
-    script = INTERRUPTED.format(function=function, options=options, module="_logdet")
+    script = INTERRUPTED.format(function=function, options=options, module="_dense")
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "NUMBA_NUM_THREADS": "2"}
     with subprocess.Popen(
         [sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, env=environment
