@@ -6,11 +6,10 @@ import math
 import naive
 import numpy as np
 import pytest
-from scipy.optimize import brentq
+from posing import problem_of
 
 import mksknn
 from mksknn._cholmod import cholmod
-from posing import problem_of
 
 GRAPHS = ("mutual", "symmetric")
 SPARSE = ("superlu",) if cholmod() is None else ("superlu", "cholmod")
@@ -75,26 +74,6 @@ def encoded(y, options):
 
 def some_ks(n):
     return sorted({1, 2, 3, n // 2, n - 1} & set(range(1, n)))
-
-
-def exact_optimum(W, Y, m, constant, bounds=naive.RATIO_BOUNDS):
-    """(evidence, sigma0, sigma2, at_bound) from the root of the profile's slope in log r."""
-    spectrum, n = naive.spectrum(W), len(W)
-    q, s = naive.roughness(W, Y), float(np.sum(Y**2))
-
-    def slope(t):
-        r = math.exp(t)
-        return n * q / (q + r * s) - (spectrum / (spectrum + r)).sum()
-
-    low, high = (math.log(b) for b in bounds)
-    if slope(low) <= 0:
-        r = bounds[0]
-    elif q / s >= spectrum.mean() * (1 - 1e-12) or slope(high) >= 0:
-        r = bounds[1]
-    else:
-        r = math.exp(brentq(slope, low, high, xtol=1e-15, rtol=1e-15))
-    sigma0 = m * n / (q + r * s)
-    return naive.profile(W, Y, m, constant, r), sigma0, r * sigma0, r in bounds
 
 
 def bend(W, Y, r):
@@ -278,11 +257,12 @@ def test_optima_to_the_last_digits(name, kind, graph, backend):
     assert np.isfinite(curve.log_evidence).all()
     Y, m, constant = encoded(y, options)
     for at, k in enumerate(ks):
-        value, sigma0, sigma2, at_bound = exact_optimum(weights(name, k, graph), Y, m, constant)
+        W = weights(name, k, graph)
+        value, sigma0, sigma2, at_bound = naive.exact_optimum(W, Y, m, constant)
         assert curve.log_evidence[at] == pytest.approx(value, rel=1e-12, abs=1e-8)
         assert curve.at_bound[at] == at_bound
         # a search over costly values cannot tell the place of a flat peak from rounding
-        flat = backend != "lapack" and bend(weights(name, k, graph), Y, sigma2 / sigma0) < 1e-4
+        flat = backend != "lapack" and bend(W, Y, sigma2 / sigma0) < 1e-4
         tolerance = 1e-5 if flat else 1e-6
         assert curve.sigma0[at] == pytest.approx(sigma0, rel=tolerance)
         assert curve.sigma2[at] == pytest.approx(sigma2, rel=tolerance)

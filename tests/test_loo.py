@@ -11,9 +11,9 @@ from sklearn.neighbors import KNeighborsClassifier
 
 import mksknn
 from mksknn import _loo
-from mksknn._threads import limit_threads
 from mksknn._neighbors import rank
 from mksknn._targets import encode
+from mksknn._threads import limit_threads
 
 GRAPHS = ("knn", "mutual", "symmetric")
 BOUNDS = (1e-6, 1e6)

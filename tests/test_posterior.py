@@ -11,8 +11,8 @@ import mksknn
 from mksknn import _posterior
 from mksknn._evidence import pose
 from mksknn._graphs import dense_laplacian, pairs_by_rank
-from mksknn._threads import limit_threads
 from mksknn._neighbors import rank
+from mksknn._threads import limit_threads
 
 OPTIONS = {"formulation": "auto", "task": "auto", "center": True}
 

@@ -5,13 +5,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from mksknn._logdet import Dense
 from sklearn.datasets import load_digits
 
 import mksknn
 from mksknn import _logdet
 from mksknn._bounds import bounds_pay, upper_bounds
 from mksknn._evidence import pose
-from mksknn._logdet import Dense
 
 GRAPHS = ("mutual", "symmetric")
 KINDS = ("binary", "I", "II", "regression", "three outputs")
