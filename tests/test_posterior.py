@@ -9,13 +9,9 @@ import pytest
 from posing import pairs_of, problem_of
 
 import mksknn
-from mksknn import _posterior
-from mksknn._evidence import pose
-from mksknn._graphs import dense_laplacian, pairs_by_rank
-from mksknn._neighbors import rank
+from mksknn._graphs import dense_laplacian
+from mksknn._quadrature import _find_end, slice_graph
 from mksknn._threads import limit_threads
-
-OPTIONS = {"formulation": "auto", "task": "auto", "center": True}
 
 
 def make(n, seed=0, kind="classes"):
