@@ -222,11 +222,17 @@ def _climb(nodes, weights, n, roughness, norm, low, high):
 
 @kernel
 def _slope(nodes, weights, n, roughness, norm, log_ratio):
+    """Of the profile, in the one of two forms that keeps its digits: the weights add up to n."""
     ratio = np.exp(log_ratio)
-    rest = 0.0
+    share = ratio * norm / (roughness + ratio * norm)
+    total = 0.0
+    if share <= 0.5:
+        for c in range(nodes.shape[0]):
+            total += weights[c] * (ratio / (nodes[c] + ratio))
+        return total - n * share
     for c in range(nodes.shape[0]):
-        rest += weights[c] * (nodes[c] / (nodes[c] + ratio))
-    return n * roughness / (roughness + ratio * norm) - rest
+        total += weights[c] * (nodes[c] / (nodes[c] + ratio))
+    return n * roughness / (roughness + ratio * norm) - total
 
 
 # ---------------------------------------------------------------------------------------------

@@ -1,10 +1,15 @@
-"""What tests share: points that are hard to rank, counted calls, the settings of hypothesis."""
+"""What tests share: points that are hard to rank, counted calls, installations that differ."""
+
+import sys
+import types
+from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import settings
 
-from mksknn import _dense, datasets
+from mksknn import _dense, _problem, datasets
+from mksknn._cholmod import cholmod
 
 # Compiling a kernel inside an example would break any deadline.
 settings.register_profile("mksknn", deadline=None, max_examples=60, print_blob=True)
@@ -69,3 +74,50 @@ def counted(monkeypatch):
 
         monkeypatch.setattr(_dense, name, wrapped)
     return counts
+
+
+@pytest.fixture
+def rankings(monkeypatch):
+    """How many neighbours were ranked by each ranking of a question's points, in turn."""
+    depths = []
+    rank = _problem.rank
+
+    def counting(points, depth, *args):
+        depths.append(depth)
+        return rank(points, depth, *args)
+
+    monkeypatch.setattr(_problem, "rank", counting)
+    return depths
+
+
+@pytest.fixture
+def scikit_sparse(monkeypatch):
+    """A function that puts a module in the place of scikit-sparse's, None for no such package."""
+
+    def put(module):
+        package = None if module is None else types.SimpleNamespace(cholmod=module)
+        monkeypatch.setitem(sys.modules, "sksparse", package)
+        monkeypatch.setitem(sys.modules, "sksparse.cholmod", module)
+        cholmod.cache_clear()
+
+    yield put
+    monkeypatch.undo()
+    cholmod.cache_clear()
+
+
+@pytest.fixture
+def memory(monkeypatch):
+    """A function that makes the system say how many bytes are free, in kilobytes."""
+    read_text = Path.read_text
+
+    def say(size):
+        def answer(path, *args, **options):
+            if str(path) == "/proc/meminfo":
+                return f"MemAvailable: {int(size / 1024)} kB\n"
+            if str(path).startswith("/sys/fs/cgroup"):
+                raise FileNotFoundError(path)
+            return read_text(path, *args, **options)
+
+        monkeypatch.setattr(Path, "read_text", answer)
+
+    return say

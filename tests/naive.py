@@ -13,7 +13,7 @@ import math
 
 import mpmath
 import numpy as np
-from scipy.optimize import minimize, minimize_scalar
+from scipy.optimize import brentq, minimize, minimize_scalar
 from scipy.sparse.csgraph import connected_components
 from scipy.special import logsumexp
 
@@ -414,6 +414,26 @@ def optimum(
     """(log evidence, sigma0, sigma2) at the maximum over both sigmas, r within its bounds."""
     Y, m, constant = targets(y, formulation, task, center)
     return optimum_from_graph(weights(X, k, graph, metric), Y, m, constant, ratio_bounds)
+
+
+def exact_optimum(W, Y, m, constant, ratio_bounds=RATIO_BOUNDS):
+    """(evidence, sigma0, sigma2, at_bound) from the root of the profile's slope in log r."""
+    lam, n = spectrum(W), len(W)
+    q, s = roughness(W, Y), float(np.sum(Y**2))
+
+    def slope(t):
+        r = math.exp(t)
+        return n * q / (q + r * s) - (lam / (lam + r)).sum()
+
+    low, high = (math.log(b) for b in ratio_bounds)
+    if slope(low) <= 0:
+        r = ratio_bounds[0]
+    elif q / s >= lam.mean() * (1 - 1e-12) or slope(high) >= 0:
+        r = ratio_bounds[1]
+    else:
+        r = math.exp(brentq(slope, low, high, xtol=1e-15, rtol=1e-15))
+    sigma0 = m * n / (q + r * s)
+    return profile(W, Y, m, constant, r), sigma0, r * sigma0, r in ratio_bounds
 
 
 def at_bound(sigma0, sigma2, ratio_bounds=RATIO_BOUNDS, tolerance=1e-3):

@@ -6,14 +6,13 @@ import math
 import naive
 import numpy as np
 import pytest
-from scipy.optimize import brentq
+from posing import problem_of
 
 import mksknn
-from mksknn import _logdet
-from mksknn._evidence import pose
+from mksknn._cholmod import cholmod
 
 GRAPHS = ("mutual", "symmetric")
-SPARSE = ("superlu",) if _logdet.cholmod() is None else ("superlu", "cholmod")
+SPARSE = ("superlu",) if cholmod() is None else ("superlu", "cholmod")
 
 
 def _points():
@@ -77,24 +76,11 @@ def some_ks(n):
     return sorted({1, 2, 3, n // 2, n - 1} & set(range(1, n)))
 
 
-def exact_optimum(W, Y, m, constant, bounds=naive.RATIO_BOUNDS):
-    """(evidence, sigma0, sigma2, at_bound) from the root of the profile's slope in log r."""
-    spectrum, n = naive.spectrum(W), len(W)
-    q, s = naive.roughness(W, Y), float(np.sum(Y**2))
-
-    def slope(t):
-        r = math.exp(t)
-        return n * q / (q + r * s) - (spectrum / (spectrum + r)).sum()
-
-    low, high = (math.log(b) for b in bounds)
-    if slope(low) <= 0:
-        r = bounds[0]
-    elif q / s >= spectrum.mean() * (1 - 1e-12) or slope(high) >= 0:
-        r = bounds[1]
-    else:
-        r = math.exp(brentq(slope, low, high, xtol=1e-15, rtol=1e-15))
-    sigma0 = m * n / (q + r * s)
-    return naive.profile(W, Y, m, constant, r), sigma0, r * sigma0, r in bounds
+def bend(W, Y, r):
+    """How much the profile bends in log r, for each of the m n numbers."""
+    p = r / (naive.spectrum(W) + r)
+    share = r * np.sum(Y**2) / (naive.roughness(W, Y) + r * np.sum(Y**2))
+    return 0.5 * float(share * (1 - share) - np.mean(p * (1 - p)))
 
 
 # ---------------------------------------------------------------- given values
@@ -271,12 +257,15 @@ def test_optima_to_the_last_digits(name, kind, graph, backend):
     assert np.isfinite(curve.log_evidence).all()
     Y, m, constant = encoded(y, options)
     for at, k in enumerate(ks):
-        value, sigma0, sigma2, at_bound = exact_optimum(weights(name, k, graph), Y, m, constant)
+        W = weights(name, k, graph)
+        value, sigma0, sigma2, at_bound = naive.exact_optimum(W, Y, m, constant)
         assert curve.log_evidence[at] == pytest.approx(value, rel=1e-12, abs=1e-8)
         assert curve.at_bound[at] == at_bound
-        if backend == "lapack":
-            assert curve.sigma0[at] == pytest.approx(sigma0, rel=1e-6)
-            assert curve.sigma2[at] == pytest.approx(sigma2, rel=1e-6)
+        # a search over costly values cannot tell the place of a flat peak from rounding
+        flat = backend != "lapack" and bend(W, Y, sigma2 / sigma0) < 1e-4
+        tolerance = 1e-5 if flat else 1e-6
+        assert curve.sigma0[at] == pytest.approx(sigma0, rel=tolerance)
+        assert curve.sigma2[at] == pytest.approx(sigma2, rel=tolerance)
 
 
 @pytest.mark.parametrize("backend", ["lapack", *SPARSE])
@@ -372,16 +361,16 @@ def test_factorizations_of_a_curve(graph, counted):
     assert counted == {"cholesky": 26, "tridiagonalize": 25}
 
 
-@pytest.mark.skipif(not hasattr(_logdet.cholmod(), "analyze"), reason="needs scikit-sparse 0.4")
+@pytest.mark.skipif(not hasattr(cholmod(), "analyze"), reason="needs scikit-sparse 0.4")
 def test_one_analysis_for_each_k(monkeypatch):
     analyses = []
-    analyze = _logdet.cholmod().analyze
+    analyze = cholmod().analyze
 
     def counting(*args, **options):
         analyses.append(1)
         return analyze(*args, **options)
 
-    monkeypatch.setattr(_logdet.cholmod(), "analyze", counting)
+    monkeypatch.setattr(cholmod(), "analyze", counting)
     X = POINTS["normal"]
     mksknn.evidence_curve(X, (X[:, 0] > 0).astype(int), k_max=11, backend="cholmod")
     assert len(analyses) == 11
@@ -522,7 +511,7 @@ def test_roughness_grows_with_k(name, kind, graph):
     X = POINTS[name]
     y, options = _targets(len(X))[kind]
     options = {"formulation": "auto", "center": True, **options}
-    problem = pose(X, y, graph=graph, task="auto", **options)
+    problem = problem_of(X, y, graph=graph, **options)
     assert (np.diff(problem.roughness) >= 0).all()
     Y = naive.targets(y, options["formulation"], center=options["center"])[0]
     for k in some_ks(len(X)):

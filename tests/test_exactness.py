@@ -15,10 +15,12 @@ import warnings
 import naive
 import numpy as np
 import pytest
+import scipy.sparse
 from scipy.optimize import brentq
 from scipy.special import logsumexp
 
 import mksknn
+from mksknn import _race
 
 try:
     import sksparse.cholmod  # noqa: F401
@@ -540,23 +542,34 @@ def test_margin_and_certificate():
         assert chosen.k in chosen.evaluated
 
 
+def equal_lists(n=7):
+    """Lists found elsewhere whose mutual graphs of k = 1, 2 and 3 are one: nobody is joined.
+
+    Of points there are none: the closest pair that graph k lacks is in graph k + 1.
+    """
+    return mksknn.as_neighbors((np.arange(n)[:, None] + np.arange(1, n)) % n)
+
+
 def test_equal_graphs_draw_and_the_smallest_wins():
-    """Two k with the same mutual graph: neither is better, and that is proven."""
-    for seed in range(100):
-        rng = np.random.default_rng(seed)
-        X, y = rng.uniform(size=(8, 2)), rng.normal(size=8)
-        equal = [k for k in range(1, 7) if same_graph(X, k, k + 1)]
-        if equal:
-            break
-    k = equal[0]
-    chosen = mksknn.select_k(X, y, graph="mutual", ks=[k, k + 1])
-    assert chosen.k == k
-    assert chosen.certified
-    assert chosen.margin == pytest.approx(0, abs=1e-9)
+    """k with the same mutual graph: none is better, and that is proven."""
+    lists, y = equal_lists(), np.sin(np.arange(7.0)) + 0.1 * np.cos(np.arange(7.0) ** 2)
+    for k in (1, 2):
+        same = [mksknn.knn_graph(lists, one, graph="mutual").toarray() for one in (k, k + 1)]
+        np.testing.assert_array_equal(*same)
+        for backend in BACKENDS:
+            chosen = mksknn.select_k(lists, y, graph="mutual", ks=[k, k + 1], backend=backend)
+            assert chosen.k == k
+            assert chosen.certified
+            assert chosen.margin == 0
 
 
-def same_graph(X, k, other):
-    return np.array_equal(naive.weights(X, k, "mutual"), naive.weights(X, other, "mutual"))
+@pytest.mark.parametrize("max_skipped", [0.0, 1e-6])
+def test_equal_graphs_are_equally_probable(max_skipped):
+    lists, y = equal_lists(), np.sin(np.arange(7.0)) + 0.1 * np.cos(np.arange(7.0) ** 2)
+    found = mksknn.posterior(lists, y, graph="mutual", max_skipped=max_skipped)
+    assert found.log_marginal[0] == found.log_marginal[1] == found.log_marginal[2]
+    assert found.probability[0] == found.probability[1] == found.probability[2] > 0.2
+    assert found.probability.sum() == pytest.approx(1.0, abs=1e-14)
 
 
 def test_a_single_candidate_is_proven():
@@ -587,3 +600,85 @@ def test_compared_lists_every_candidate():
     assert chosen.compared[chosen.graph, chosen.metric] == max(chosen.compared.values())
     alone = mksknn.select_k(data.X, data.y, k_max=10)
     assert alone.compared == {("symmetric", "euclidean"): alone.log_evidence}
+
+
+# ---------------------------------------------------------------- certificates that fail
+
+
+class Wrong:
+    """scikit-sparse 0.5 on a dense matrix, whose determinants are off."""
+
+    CholmodNotPositiveDefiniteError = np.linalg.LinAlgError
+
+    def __init__(self, off):
+        self.off = off
+
+    def CholeskyFactor(self, A, *, lower, order):
+        return WrongFactor(A, self.off)
+
+
+class WrongFactor:
+    def __init__(self, A, off):
+        self._n, self._off = A.shape[0], off
+
+    def factorize(self, A, *, beta=0.0):
+        half = np.tril(A.toarray())
+        self._full = half + np.tril(half, -1).T + beta * np.eye(self._n)
+
+    def logdet(self):
+        return float(np.linalg.slogdet(self._full)[1]) + self._off()
+
+    def solve(self, b):
+        return np.linalg.solve(self._full, b)
+
+    def get_perm(self):
+        return np.arange(self._n)
+
+    @property
+    def factor(self):
+        lower = np.linalg.cholesky(self._full)
+        places = scipy.sparse.csc_matrix(np.tril(np.ones_like(lower)))
+        places.data = lower.T[np.triu_indices(self._n)].copy()
+        return places
+
+
+@pytest.mark.parametrize("off", ["nothing", "too high", "noise"])
+def test_a_wrong_backend_is_not_certified(off, scikit_sparse):
+    """Values above their proven bounds, or that no spectrum can give: no certificate."""
+    X = POINTS["heavy"]()[:80]
+    y = np.sin(X[:, 0]) + 0.3 * np.random.default_rng(0).normal(size=80)
+    rng = np.random.default_rng(1)
+    errors = {"nothing": lambda: 0.0, "too high": lambda: 200.0, "noise": rng.normal}
+    scikit_sparse(Wrong(errors[off]))
+    chosen = mksknn.select_k(X, y, ks=[2, 3, 5], backend="cholmod")
+    assert chosen.certified == (off == "nothing")
+    if off == "nothing":
+        assert chosen.k == mksknn.select_k(X, y, ks=[2, 3, 5], backend="lapack").k
+
+
+def test_a_wrong_bound_is_not_certified(monkeypatch):
+    """A bound that rules out too much is seen where a value lies above it."""
+    data = mksknn.datasets.load_new_thyroid()
+    assert mksknn.select_k(data.X, data.y, k_max=12).certified
+    bound = _race.stand_in_bound
+    monkeypatch.setattr(_race, "stand_in_bound", lambda *one: bound(*one) - 200.0)
+    assert not mksknn.select_k(data.X, data.y, k_max=12).certified
+
+
+def test_the_margin_of_one_k_is_infinite():
+    data = mksknn.datasets.load_new_thyroid()
+    assert mksknn.select_k(data.X, data.y, ks=[3]).margin == math.inf
+
+
+@pytest.mark.parametrize("criterion", ["loo", "loo_log"])
+def test_what_leave_one_out_says_of_itself(criterion):
+    data = mksknn.datasets.load_new_thyroid()
+    curve = mksknn.loo_curve(data.X, data.y, graph="symmetric", k_max=20)
+    scores = -curve.error if criterion == "loo" else curve.log_score
+    chosen = mksknn.select_k(data.X, data.y, criterion=criterion, k_max=20)
+    best = int(np.argmax(scores))
+    assert chosen.k == curve.k[best]
+    assert chosen.margin == scores[best] - np.delete(scores, best).max()
+    assert chosen.evaluated.tolist() == list(range(1, 21))
+    assert chosen.compared == {("symmetric", "euclidean"): scores[best]}
+    assert mksknn.select_k(data.X, data.y, criterion=criterion, ks=[1]).at_k_max

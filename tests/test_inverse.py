@@ -1,19 +1,23 @@
 """Selected inversion against the full inverse."""
 
+import dataclasses
+
 import naive
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from posing import pairs_of, problem_of
 
 import mksknn
-from mksknn import _logdet, _validation
-from mksknn._bounds import sparse_upper_bounds, upper_bounds
-from mksknn._evidence import pose
-from mksknn._graphs import pairs_by_rank
-from mksknn._logdet import Cholmod, Dense, Opener
-from mksknn._neighbors import rank
+from mksknn._bounds import anchor_bounds
+from mksknn._cholmod import Factor, cholmod
+from mksknn._dense import Cholesky
+from mksknn._plan import Opener, make_plan
+from mksknn._race import find_best
+from mksknn._sparse import Cholmod
+from mksknn._threads import progress_bar
 
-pytestmark = pytest.mark.skipif(_logdet.cholmod() is None, reason="scikit-sparse is not installed")
+pytestmark = pytest.mark.skipif(cholmod() is None, reason="scikit-sparse is not installed")
 
 
 def random_matrix(n, density, seed):
@@ -101,25 +105,34 @@ def test_bad_input(bad, kind, words):
         mksknn.selected_inverse(bad)
 
 
-def test_memory_for_the_inverse(monkeypatch):
+def test_memory_for_the_inverse(memory):
     """Enough for the factor, not for the inverse: refused, and `select_k` does without."""
-    A = MATRICES["denser"]
-    fill = _logdet._CholmodFactor(sp.csc_matrix(sp.tril(A))).fill
-    monkeypatch.setattr(_validation, "free_memory", lambda: 20.0 * fill)
+    A = sp.csc_array(np.ones((500, 500)) + 600.0 * np.eye(500))
+    fill = Factor(sp.csc_matrix(sp.tril(A))).fill
+    memory(20.0 * fill)
     with pytest.raises(ValueError, match="the inverse on the pattern of the Cholesky factor"):
         mksknn.selected_inverse(A)
-    monkeypatch.undo()
+
+
+def test_selection_without_memory_for_anchors():
+    """A backend with no room for a selected inverse has no anchor, and says so."""
     X, y = two_clouds(200, 3)
-    options = {"k_max": 25, "backend": "cholmod"}
-    expected = mksknn.select_k(X, y, **options)
-    monkeypatch.setattr(Cholmod, "inverse_fits", lambda self: False)
-    monkeypatch.setattr(Cholmod, "resistances", None)
-    found = mksknn.select_k(X, y, **options)
-    assert (found.k, found.sigma2) == (expected.k, expected.sigma2)
+    problem = problem_of(X, y, k_max=25, backend="cholmod")
+    roomy, tight = Cholmod(problem.pairs, 20), Cholmod(problem.pairs, 20, memory=1e4)
+    assert roomy.resistance_sums(1.0) is not None
+    assert tight.resistance_sums(1.0) is None
+    assert anchor_bounds(problem, tight, 1.0) is None
+    without = dataclasses.replace(problem, plan=dataclasses.replace(problem.plan, memory=1e4))
+    with progress_bar("race", None, False) as bar:
+        found, expected = (find_best(one, None, bar) for one in (without, problem))
+    assert not found.anchored
+    assert found.best == expected.best and found.certified
+    best, other = (one.enclosed[one.best].optimum for one in (found, expected))
+    assert (best.sigma0, best.sigma2) == (other.sigma0, other.sigma2)
 
 
-def test_without_scikit_sparse(monkeypatch):
-    monkeypatch.setattr(_logdet, "cholmod", lambda: None)
+def test_without_scikit_sparse(scikit_sparse):
+    scikit_sparse(None)
     with pytest.raises(ImportError, match="scikit-sparse"):
         mksknn.selected_inverse(MATRICES["chain"])
 
@@ -140,7 +153,7 @@ def two_clouds(n, seed):
 @pytest.mark.parametrize("k", [1, 3, 10])
 def test_resistances_of_edges(graph, ratio, k):
     X, _ = two_clouds(50, 4)
-    pairs = pairs_by_rank(rank(X, k, "euclidean"), graph)
+    pairs = pairs_of(X, graph, k)
     logdet, trace, found = Cholmod(pairs, k).resistances(ratio)
     expected = naive.effective_resistances(naive.weights(X, k, graph), ratio)
     assert logdet == pytest.approx(
@@ -148,7 +161,7 @@ def test_resistances_of_edges(graph, ratio, k):
         rel=1e-11,
         abs=1e-11,
     )
-    assert trace == pytest.approx(Dense(pairs, k, many=False).trace_inverse(ratio), rel=1e-11)
+    assert trace == pytest.approx(Cholesky(pairs, k).trace_inverse(ratio), rel=1e-11)
     if ratio >= 1e-2:  # the oracle's plain inverse loses digits below
         np.testing.assert_allclose(found, expected[2][pairs.rows, pairs.columns], rtol=1e-9)
 
@@ -159,13 +172,11 @@ def test_resistances_of_edges(graph, ratio, k):
 @pytest.mark.parametrize("sigmas", [{}, {"sigma0": 2.0, "sigma2": 0.1}])
 def test_sparse_and_dense_anchors_give_the_same_bounds(graph, anchor, ratio, sigmas):
     X, y = two_clouds(120, 5)
-    options = {"formulation": "auto", "task": "auto", "center": True, "k_max": 15}
-    problem = pose(X, y, graph=graph, **options, **sigmas)
-    dense = upper_bounds(problem, Dense(problem.pairs, anchor, many=False).anchor(ratio))
-    opener = Opener(problem.pairs, many=True, backend="cholmod")
-    for opened in (*opener.open(anchor), opener.open(anchor)[0]):  # and in another order
-        opened = opened() if callable(opened) else opened
-        sparse = sparse_upper_bounds(problem, opened, anchor, ratio)
+    problem = problem_of(X, y, graph=graph, k_max=15, **sigmas)
+    dense = anchor_bounds(problem, Cholesky(problem.pairs, anchor), ratio)
+    opener = Opener(problem.pairs, make_plan(problem.pairs, "cholmod", None))
+    for opened in (opener.open(anchor), opener.open(anchor)):  # and in another order
+        sparse = anchor_bounds(problem, opened, ratio)
         np.testing.assert_allclose(sparse[:anchor], dense[:anchor], rtol=1e-10)
         assert np.isinf(sparse[anchor:]).all()
 

@@ -1,6 +1,7 @@
 """What a call is said to take is what it takes: peaks measured in a process of their own."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -47,6 +48,11 @@ print(json.dumps([max(told), status("VmHWM") - before]))
 """
 
 
+# glibc keeps freed blocks for later ones unless told to give them back: then what is taken is what
+# is in use, and foretold and measured peaks of the graphs differ by 1% instead of 25%.
+_GIVE_BACK = {"MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "65536"}
+
+
 @pytest.mark.skipif(not _PEAK.exists(), reason="needs Linux to measure a peak")
 @pytest.mark.parametrize(
     ("d", "k", "n", "graph"),
@@ -67,6 +73,7 @@ def test_the_peak_is_foretold(d, k, n, graph):
         text=True,
         timeout=300,
         check=False,
+        env={**os.environ, **_GIVE_BACK},
     )
     assert out.returncode == 0, out.stderr
     told, taken = json.loads(out.stdout)

@@ -27,9 +27,18 @@ def test_missing_and_infinite_values(value):
 
 
 def test_text():
-    for call in call_all(TABLE.assign(clinic=["north", "south", "north", "north"])):
+    for call in call_all(TABLE.assign(skin=["north", "south", "north", "north"])):
+        with pytest.raises(TypeError, match=r"got 'north' \(str\) in column 'skin'"):
+            call()
+
+
+def test_other_columns():
+    table = TABLE.assign(clinic=["north", "south", "north", "north"])
+    for call in list(call_all(table))[:2]:
         with pytest.raises(TypeError, match=r"got 'north' \(str\) in column 'clinic'"):
             call()
+    with pytest.raises(ValueError, match=r"X_new must have the columns of X, \['glu', 'skin'\]"):
+        mksknn.predict(TABLE, Y, table, k=1)
 
 
 def test_missing_whole_numbers():

@@ -34,12 +34,24 @@ def blas_libraries():
 
 def openmp_levels():
     """Levels of parallel regions that each OpenMP runtime would make active in this thread."""
+    return [runtime.omp_get_max_active_levels() for runtime in openmp_runtimes()]
+
+
+def openmp_runtimes():
     runtimes = ThreadpoolController().select(user_api="openmp").lib_controllers
-    return [
-        runtime.dynlib.omp_get_max_active_levels()
-        for runtime in runtimes
-        if hasattr(runtime.dynlib, "omp_get_max_active_levels")
-    ]
+    found = [runtime.dynlib for runtime in runtimes]
+    return [runtime for runtime in found if hasattr(runtime, "omp_get_max_active_levels")]
+
+
+def levels_are_shared(runtime):
+    """Whether one thread's levels are another's: so in libgomp before GCC 11, as wheels have it."""
+    before = runtime.omp_get_max_active_levels()
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(runtime.omp_set_max_active_levels, 0).result()
+    shared = runtime.omp_get_max_active_levels() != before
+    if shared:
+        runtime.omp_set_max_active_levels(before)
+    return shared
 
 
 @pytest.fixture
@@ -77,27 +89,36 @@ def test_an_error_restores(two):
 
 
 def test_the_last_of_several_threads_restores(two):
-    both_in, first_out = threading.Barrier(2, timeout=60), threading.Event()
+    shared = [levels_are_shared(runtime) for runtime in openmp_runtimes()]
+    outside, both_in = (threading.Barrier(2, timeout=60) for _ in range(2))
+    first_out = threading.Event()
     seen = []
 
     def early():
         before = openmp_levels()
+        outside.wait()
         with one_thread_each():
             both_in.wait()
-        seen.append(before == openmp_levels())
+        expected = [0 if one else was for one, was in zip(shared, before, strict=True)]
+        seen.append(openmp_levels() == expected)
         first_out.set()
 
     def late():
+        before = openmp_levels()
+        outside.wait()
         with one_thread_each():
             both_in.wait()
             assert first_out.wait(60)
             seen.append(set(blas_threads()) == {1} and not any(openmp_levels()))
+        seen.append(openmp_levels() == before)
 
+    levels = openmp_levels()
     with ThreadPoolExecutor(2) as pool:
         for future in [pool.submit(early), pool.submit(late)]:
             future.result()
-    assert seen == [True, True]
+    assert seen == [True, True, True]
     assert set(blas_threads()) == {2}
+    assert openmp_levels() == levels
 
 
 def test_many_holders_at_random(two):
@@ -454,7 +475,7 @@ except KeyboardInterrupt:
 )
 def test_ctrl_c(function, options):
     """A real signal: no other k is begun, though each thread is in the middle of a chunk."""
-    script = INTERRUPTED.format(function=function, options=options, module="_logdet")
+    script = INTERRUPTED.format(function=function, options=options, module="_dense")
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "NUMBA_NUM_THREADS": "2"}
     with subprocess.Popen(
         [sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, env=environment

@@ -1,0 +1,187 @@
+"""Every bound on the best evidence of a k against the eigenvalues of its graph, and its price."""
+
+import naive
+import numpy as np
+import pytest
+from posing import opened_graph, problem_of
+
+import mksknn
+from mksknn._bounds import (
+    anchor_bounds,
+    diagonal_stand_in,
+    guess_ratio,
+    identity_bounds,
+    local_stand_in,
+    slack,
+    stand_in_bound,
+    tail_bounds,
+)
+from mksknn._cholmod import cholmod
+from mksknn._enclosures import enclose, enclose_chunk
+from mksknn._tails import bound_tail
+
+GRAPHS = ("mutual", "symmetric")
+KINDS = ("binary", "I", "II", "regression", "three outputs")
+LIMITS = (
+    {},
+    {"ratio_bounds": (0.05, 0.3)},
+    {"ratio_bounds": (1e-60, 1e60)},
+    {"sigma0": 0.4, "sigma2": 0.9},
+)
+ANCHORED = ("lapack",) if cholmod() is None else ("lapack", "cholmod")
+
+
+def random_set(seed, kind, n=22):
+    """Points, half of them in clusters, and targets that have something to do with them."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, int(rng.integers(1, 4))))
+    if rng.random() < 0.5:
+        X += 10.0 ** rng.integers(0, 4) * rng.integers(0, 3, (n, 1))
+    signal = X[:, 0] / X[:, 0].std() + rng.uniform(0, 2) * rng.normal(size=n)
+    order = np.argsort(np.argsort(signal))
+    if kind == "regression":
+        return X, signal, {}
+    if kind == "three outputs":
+        return X, np.column_stack([signal, signal**2, rng.normal(size=n)]), {}
+    if kind == "binary":
+        return X, order * 2 // n, {}
+    return X, order * int(rng.integers(2, 6)) // n, {"formulation": kind}
+
+
+def best_evidence(X, y, graph, formulation="auto", **limits):
+    """The best evidence of every k, from the eigenvalues of its graph."""
+    Y, m, constant = naive.targets(y, formulation)
+    found = []
+    for k in range(1, len(X)):
+        W = naive.weights(X, k, graph)
+        if "sigma0" in limits:
+            ratio = limits["sigma2"] / limits["sigma0"]
+            logdet = len(X) * np.log(limits["sigma0"]) + np.log(naive.spectrum(W) + ratio).sum()
+            fit = limits["sigma0"] * (naive.roughness(W, Y) + ratio * np.sum(Y**2))
+            found.append(0.5 * m * (logdet - len(X) * np.log(2 * np.pi)) - 0.5 * fit + constant)
+        else:
+            found.append(naive.exact_optimum(W, Y, m, constant, **limits)[0])
+    return np.array(found)
+
+
+def cases(kind, graph, seeds=(0, 1, 2)):
+    for seed in seeds:
+        X, y, options = random_set(200 + seed, kind)
+        for limits in LIMITS:
+            problem = problem_of(X, y, graph=graph, **options, **limits)
+            yield problem, best_evidence(X, y, graph, **options, **limits)
+
+
+@pytest.mark.parametrize("graph", GRAPHS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_bounds_without_an_inverse_hold_and_tighten(kind, graph):
+    """Identity, diagonal and local: above the evidence, each no higher than the one before."""
+    for problem, best in cases(kind, graph):
+        allowed = slack(problem)
+        identity = identity_bounds(problem, problem.ks)
+        diagonal, local = (
+            np.array([stand_in_bound(problem, k, make(problem.pairs, k)) for k in problem.ks])
+            for make in (diagonal_stand_in, local_stand_in)
+        )
+        for bounds in (identity, diagonal, local):
+            assert (bounds >= best - allowed).all()
+        assert (diagonal <= identity + allowed).all()
+        assert (local <= diagonal + allowed).all()
+        assert allowed < 1e-7
+
+
+@pytest.mark.parametrize("backend", ANCHORED)
+@pytest.mark.parametrize("graph", GRAPHS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_anchors_hold(kind, graph, backend):
+    """For every anchor and k, over all ratios; anchors of several components among them."""
+    for problem, best in cases(kind, graph, seeds=(0, 1)):
+        for k in (1, 2, 5, 12, 21):
+            opened = opened_graph(problem.pairs, k, backend, many=False)
+            for ratio in (1e-6, 1e-3, 0.1, 3.0, 1e3, 1e6):
+                bounds = anchor_bounds(problem, opened, ratio)
+                if bounds is not None:  # CHOLMOD has none for a graph without edges
+                    assert (bounds >= best - slack(problem)).all()
+
+
+@pytest.mark.parametrize("graph", GRAPHS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_anchor_is_tight_at_its_own_peak(kind, graph):
+    for seed in (0, 1, 2):
+        X, y, options = random_set(300 + seed, kind, n=25)
+        curve = mksknn.evidence_curve(X, y, graph=graph, **options)
+        problem = problem_of(X, y, graph=graph, **options)
+        for at, k in enumerate(curve.k.tolist()):
+            opened = opened_graph(problem.pairs, k, "lapack", many=False)
+            bound = anchor_bounds(problem, opened, curve.sigma2[at] / curve.sigma0[at])[at]
+            assert bound == pytest.approx(curve.log_evidence[at], rel=1e-10, abs=1e-7)
+
+
+@pytest.mark.parametrize("graph", GRAPHS)
+def test_an_anchor_bounds_as_the_oracle_does(graph):
+    X, y, _ = random_set(9, "binary", n=18)
+    problem = problem_of(X, y, graph=graph)
+    Y, m, constant = naive.targets(y)
+    graphs = [naive.weights(X, k, graph) for k in range(1, 18)]
+    for k, ratio in ((2, 0.01), (6, 1.0), (17, 100.0)):
+        opened = opened_graph(problem.pairs, k, "lapack", many=False)
+        expected = [naive.evidence_bound(graphs[k - 1], ratio, W, Y, m, constant) for W in graphs]
+        np.testing.assert_allclose(anchor_bounds(problem, opened, ratio), expected, rtol=1e-9)
+
+
+@pytest.mark.parametrize("graph", GRAPHS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_bounds_beyond_the_ranked_hold(kind, graph):
+    """From a ranking to depth 5 and one pass over the pairs."""
+    for seed in (0, 1):
+        X, y, options = random_set(400 + seed, kind, n=40)
+        best = best_evidence(X, y, graph, **options)
+        problem = problem_of(X, y, graph=graph, k_max=5, **options)
+        tail = bound_tail(X, "euclidean", graph, problem.targets, 5)
+        ks = np.arange(6, 40)
+        assert (tail_bounds(problem, tail, ks) >= best[5:] - slack(problem)).all()
+
+
+@pytest.mark.parametrize("graph", GRAPHS)
+def test_a_start_is_near_the_peak(graph):
+    """Nothing rests on it but how many values a search takes: within a factor of three."""
+    data = mksknn.datasets.load_pima()
+    problem = problem_of(data.X, data.y, graph=graph, k_max=20)
+    curve = mksknn.evidence_curve(data.X, data.y, graph=graph, k_max=20)
+    for at in np.flatnonzero(~curve.at_bound).tolist():
+        peak = curve.sigma2[at] / curve.sigma0[at]
+        assert peak / 3 < guess_ratio(problem, int(curve.k[at])) < 3 * peak
+
+
+@pytest.mark.parametrize("points", [2, 3, 4])
+def test_a_start_for_a_few_points(points):
+    """A random vector of signs may vanish once the null vectors are taken off."""
+    X = np.arange(float(points))[:, None] ** 2
+    for graph in GRAPHS:
+        for k in range(1, points):
+            problem = problem_of(X, X[:, 0] + 1.0, graph=graph)
+            with np.errstate(all="raise"):
+                assert 1e-6 <= guess_ratio(problem, k) <= 1e6
+
+
+# ---------------------------------------------------------------- enclosures
+
+
+@pytest.mark.parametrize("backend", ["lapack", "superlu"])
+@pytest.mark.parametrize("graph", GRAPHS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_enclosures_hold_the_evidence(kind, graph, backend):
+    """With a floor or without: lower <= evidence <= upper, at the certificate's tolerance."""
+    X, y, options = random_set(500, kind)
+    for limits in LIMITS:
+        problem = problem_of(X, y, graph=graph, backend=backend, **options, **limits)
+        best, allowed = best_evidence(X, y, graph, **options, **limits), slack(problem)
+        together = enclose_chunk(problem, problem.ks)
+        for at, k in enumerate(problem.ks.tolist()):
+            whole = enclose(problem, k)
+            for one in (whole, together[at], enclose(problem, k, best[at] + 1.0)):
+                assert one.k == k and one.factorizations >= 1
+                assert one.lower - allowed <= best[at] <= one.upper + allowed
+            assert whole.settled
+            assert whole.lower == pytest.approx(best[at], rel=1e-9)
+            assert whole.upper - whole.lower <= 1e-6

@@ -1,0 +1,124 @@
+"""The plan: which backend computes which graph, decided once from sizes, fill and memory."""
+
+import numpy as np
+import pytest
+from posing import pairs_of, problem_of
+
+import mksknn
+from mksknn import _plan
+from mksknn._cholmod import cholmod
+from mksknn._plan import Opener, make_plan, open_graph, sparse_backend
+from mksknn._threads import limit_threads
+
+REAL = pytest.mark.skipif(cholmod() is None, reason="scikit-sparse is missing")
+
+
+def chain(n=900, k_max=400, seed=13):
+    """Points on a line, whose factors hardly fill in."""
+    rng = np.random.default_rng(seed)
+    return pairs_of(np.cumsum(rng.exponential(size=(n, 1)), axis=0), "mutual", k_max)
+
+
+def backend_of(pairs, k, plan):
+    return open_graph(pairs, k, plan).backend
+
+
+def test_choice_of_a_backend():
+    small = pairs_of(np.random.default_rng(13).normal(size=(60, 2)), "symmetric")
+    assert backend_of(small, 3, make_plan(small, "auto", None)) == "lapack"
+    pairs = chain()
+    plan = make_plan(pairs, "auto", None)
+    assert backend_of(pairs, 2, plan) == sparse_backend()
+    assert backend_of(pairs, 400, plan) == "lapack"
+    assert plan.releases_gil(np.array([2, 400])) and not plan.releases_gil(np.array([2]))
+
+
+def test_fill_grows_with_k_so_there_is_one_border():
+    pairs = chain()
+    plan = make_plan(pairs, "auto", None)
+    dense = [plan.dense(k) for k in range(1, 401)]
+    assert dense == sorted(dense)
+    assert 1 < plan.dense_from <= 400
+    for k in (plan.dense_from - 1, plan.dense_from):
+        expected = "lapack" if plan.dense(k) else sparse_backend()
+        assert backend_of(pairs, k, plan) == expected
+
+
+@pytest.mark.parametrize("backend", ["lapack", "superlu", pytest.param("cholmod", marks=REAL)])
+def test_a_backend_that_is_asked_for_serves_every_k(backend):
+    pairs = chain(n=700, k_max=300)
+    plan = make_plan(pairs, backend, None)
+    for k in (1, 40, 300):
+        assert backend_of(pairs, k, plan) == backend
+
+
+@REAL
+def test_fill_decides(monkeypatch):
+    pairs = pairs_of(np.random.default_rng(14).normal(size=(700, 2)), "symmetric", 8)
+    assert backend_of(pairs, 8, make_plan(pairs, "auto", None)) == "cholmod"
+    monkeypatch.setattr(_plan, "_SPARSE_PRICE", 1e9)
+    assert backend_of(pairs, 8, make_plan(pairs, "auto", None)) == "lapack"
+
+
+def test_dense_is_not_chosen_where_it_does_not_fit():
+    pairs = pairs_of(np.random.default_rng(12).normal(size=(700, 2)), "symmetric", 300)
+    assert backend_of(pairs, 300, make_plan(pairs, "auto", None)) == "lapack"
+    assert backend_of(pairs, 300, make_plan(pairs, "auto", 1e6)) == sparse_backend()
+
+
+def test_a_dense_matrix_that_was_asked_for_must_fit(memory):
+    X = np.random.default_rng(12).normal(size=(700, 2))
+    memory(4e6)
+    with (
+        limit_threads(1),
+        pytest.raises(ValueError, match=r"a dense factorization of 700 points would take 0\.0 GB"),
+    ):
+        mksknn.evidence_curve(X, X[:, 0], ks=[3], backend="lapack")
+
+
+def test_one_reduction_or_many_factorizations():
+    """A reduction pays where many ratios are asked for and the matrix is small."""
+    small = pairs_of(np.random.default_rng(15).normal(size=(60, 2)), "symmetric")
+    plan = make_plan(small, "lapack", None)
+    assert plan.reduce
+    assert open_graph(small, 5, plan).free_ratios
+    assert not open_graph(small, 5, plan, many=False).free_ratios
+    large = pairs_of(np.random.default_rng(16).normal(size=(900, 1)), "symmetric", 2)
+    plan = make_plan(large, "lapack", None)
+    assert not plan.reduce and not open_graph(large, 2, plan).free_ratios
+
+
+def test_memory_is_read_once_and_goes_with_the_problem(memory):
+    """Whatever is free later, workers and deeper rankings keep to the plan of the call."""
+    X = np.random.default_rng(17).normal(size=(700, 2))
+    memory(1e9)
+    problem = problem_of(X, X[:, 0], k_max=5)
+    memory(4.8e6)  # enough for the ranking of one thread, not for a dense matrix
+    assert problem.for_workers().plan == problem.plan
+    with limit_threads(1):
+        deeper = problem.deepened(300)
+    assert deeper.plan.memory == problem.plan.memory
+    assert deeper.plan.dense(300)
+
+
+def test_superlu_takes_over(scikit_sparse):
+    pairs = chain(n=700, k_max=5)
+    scikit_sparse(None)
+    assert sparse_backend() == "superlu"
+    plan = make_plan(pairs, "auto", None)
+    assert backend_of(pairs, 3, plan) == "superlu"
+    with pytest.raises(ImportError, match="backend='cholmod' needs scikit-sparse"):
+        make_plan(pairs, "cholmod", None)
+
+
+@REAL
+def test_neighbours_share_an_order_down_to_a_point():
+    """Within reach no graph is analyzed for an order of its own; below, a new one is found."""
+    pairs = chain(n=700, k_max=20)
+    opener = Opener(pairs, make_plan(pairs, "cholmod", None))
+    orders = {}
+    for k in range(20, 3, -1):
+        shared = opener._shared
+        opener.open(k)
+        orders[k] = opener._shared is shared and shared is not None
+    assert not orders[20] and orders[19] and orders[14] and not orders[13] and orders[12]
