@@ -8,9 +8,9 @@ is a sum of softplus functions of v, up to constants: convex in v, concave in z,
 bounded for every p. So a polynomial through a few values differs from H by no more than a known
 remainder (docs/theory), and the rule of a search takes three sentences. Begin with values around
 the start until the highest has lower ones, or an end, on both sides: the peak, being single, lies
-between them. Then go on where the upper bound of the profile is highest. Stop when that bound is
-within `_GAP` of the highest value, or below a floor that is given, or when `_BUDGET` values are
-spent, and then the gap that is left is reported.
+between them. Then go on at the peak of the polynomial, or where the upper bound of the profile is
+highest. Stop when that bound is within `_GAP` of the highest value, or below a floor that is given,
+or when `_BUDGET` values are spent, and then the gap that is left is reported.
 """
 
 from __future__ import annotations
@@ -203,7 +203,8 @@ class PeakSearch:
             self._visit(low if self._roughness == 0.0 else high)
             self.upper = self.lower + self.curve.noise
             return self
-        self._bracket()
+        if not self._bracket():
+            return self
         while True:
             self.upper, ahead = self._ceiling(floor)
             if self.upper <= floor or len(self.curve.v) >= _BUDGET:
@@ -235,30 +236,40 @@ class PeakSearch:
         if self.curve.place(ratio) not in self.curve.v:
             self.curve.add(ratio, self._logdet(ratio))
         n = self.curve.spectrum.n
-        heights = self.curve.logdet - n * np.log(self._roughness + self.curve.ratio * self._norm)
-        best = int(np.argmax(heights))
-        self.lower = float(heights[best])
+        offsets = n * np.log(self._roughness + self.curve.ratio * self._norm)
+        self._heights = self.curve.logdet - offsets
+        self._best = best = int(np.argmax(self._heights))
+        self.lower = float(self._heights[best])
         self.ratio, self.logdet = float(self.curve.ratio[best]), float(self.curve.logdet[best])
 
-    def _best(self) -> int:
-        return int(np.flatnonzero(self.curve.ratio == self.ratio)[0])
+    def _around(self) -> tuple[int, int]:
+        """Positions beside the best value that are lower than it for sure, or else the outermost.
 
-    def _bracket(self) -> None:
-        """Values until the highest is inside, or at an end of the bounds."""
+        A difference within the noise does not say on which side the peak is.
+        """
+        lower = np.flatnonzero(self._heights < self.lower - 2.0 * self.curve.noise)
+        last = len(self._heights) - 1
+        left, right = lower[lower < self._best], lower[lower > self._best]
+        return int(left[-1]) if len(left) else 0, int(right[0]) if len(right) else last
+
+    def _bracket(self) -> bool:
+        """Values until the peak is between two of them, or at an end; False after too many."""
         bottom, ceiling = (self.curve.place(end) for end in self.bounds)
         self._visit(self._start)
-        v = self.curve.v[0]
-        self._visit(self._clip(v + _STEP if v + _STEP < ceiling else v - _STEP))
-        step = _STEP
-        while True:
-            best, known = self._best(), self.curve.v
-            if best == 0 and known[0] > bottom:
-                self._visit(self._clip(known[0] - step))
-            elif best == len(known) - 1 and known[-1] < ceiling:
-                self._visit(self._clip(known[-1] + step))
+        v, step = self.curve.place(self._start), _STEP
+        if len(self.curve.v) == 1:
+            self._visit(self._clip(v + step if v + step < ceiling else v - step))
+        while len(self.curve.v) < _BUDGET:
+            known, (left, right) = self.curve.v, self._around()
+            sure = self.lower - 2.0 * self.curve.noise
+            if self._heights[left] >= sure and known[left] > bottom:
+                self._visit(self._clip(known[left] - step))
+            elif self._heights[right] >= sure and known[right] < ceiling:
+                self._visit(self._clip(known[right] + step))
             else:
-                return
+                return True
             step = min(2.0 * step, _STRIDE)
+        return False
 
     def _clip(self, v: float) -> float:
         """The ratio at v, the ends of the bounds exactly."""
@@ -273,10 +284,10 @@ class PeakSearch:
         Within a cell H lies below its chord, which lies below the chord of H's upper bounds, and
         the offset bends by n/4 at most: cells are split until what that adds is negligible.
         """
-        curve, best = self.curve, self._best()
+        curve = self.curve
         n, scale = curve.spectrum.n, curve.spectrum.n * math.log(curve.spectrum.top)
-        left, right = curve.v[max(best - 1, 0)], curve.v[min(best + 1, len(curve.v) - 1)]
-        middle = curve.v[best]
+        left, right = curve.v[list(self._around())]
+        middle = curve.v[self._best]
         begin = np.concatenate(
             [
                 np.linspace(left, middle, _CELLS // 2, endpoint=False) if left < middle else [],
@@ -310,9 +321,9 @@ class PeakSearch:
 
     def _model_peak(self) -> float:
         """The ratio at the peak of the polynomial: Newton's method on its differences."""
-        curve, best = self.curve, self._best()
-        left, right = curve.v[max(best - 1, 0)], curve.v[min(best + 1, len(curve.v) - 1)]
-        near = v = float(curve.v[best])
+        curve = self.curve
+        left, right = curve.v[list(self._around())]
+        near = v = float(curve.v[self._best])
         for _ in range(4):
             grid = v + _DIFFERENCE * np.arange(-2.0, 3.0)
             height = curve.enclose(grid, near)[0] - self._offset(grid)
