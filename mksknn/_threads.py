@@ -303,6 +303,8 @@ def run_pieces(work: Callable[[Any], object], pieces: Sequence, threads: int | N
             helpers.pop()
     except BaseException as error:
         stop.set()
+        if _is_interrupt(error):
+            raise KeyboardInterrupt from error
         if not errors or not isinstance(error, Stopped):
             raise
     finally:
@@ -314,6 +316,11 @@ def run_pieces(work: Callable[[Any], object], pieces: Sequence, threads: int | N
             helpers.pop()
     if errors:
         raise errors[0]
+
+
+def _is_interrupt(error: BaseException) -> bool:
+    """Whether Numba overlooked an interrupt while it looked at the arguments of a kernel."""
+    return isinstance(error, SystemError) and isinstance(error.__cause__, KeyboardInterrupt)
 
 
 def run_tasks(work: Callable[[Any], object], needs: Mapping[Any, Sequence]) -> None:

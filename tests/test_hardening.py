@@ -300,8 +300,8 @@ n, backend = json.loads(sys.argv[1])
 rng = np.random.default_rng(1)
 X = rng.normal(size=(n, 3))
 y = (X[:, 0] + 0.5 * rng.normal(size=n) > 0).astype(int)
-ks = [3, 11, 40] if backend == "lapack" else [2, 3, 5]
-best = mksknn.select_k(X, y, backend=backend, k_max=max(ks))
+ks = [11, 40] if backend == "lapack" else [3, 5]
+best = mksknn.select_k(X, y, backend=backend, ks=ks)
 curve = mksknn.evidence_curve(X, y, ks=ks, backend=backend)
 found = mksknn.posterior(X, y, ks=ks, backend=backend)
 values = [best.k, best.log_evidence, best.sigma0, best.sigma2, best.margin, best.certified]
@@ -323,7 +323,7 @@ def test_the_same_bits_for_any_number_of_threads(n, backend):
             OPENBLAS_NUM_THREADS=blas,
             OMP_NUM_THREADS=blas,
         )
-        for numba, blas in [("1", "1"), ("2", "2"), ("1", "4"), ("2", "1")]
+        for numba, blas in [("1", "1"), ("2", "2"), ("1", "4")]
     }
     assert len(set(found.values())) == 1, found
 
