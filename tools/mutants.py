@@ -4,9 +4,10 @@
 
 Mutants are made of every function decorated with ``@kernel`` and of every function of `_bounds`,
 `_search` and `_tails`: a sign turned round, a comparison or a range off by one, a term dropped. One
-for each function, or with ``--all-lines`` every one there is. Each runs in a copy of the tree, first
-with the small tests uncompiled, then, if those pass, with the files that test its module compiled.
-The exit status is the number of mutants that survive both, at most 100.
+for each function, or with ``--all-lines`` every one there is. Each runs in a copy of the tree,
+first with the small tests uncompiled, then, if those pass, with the files that test its module
+compiled. Tests that fail without any mutant do not count, and are named. The exit status is the
+number of mutants that survive both, at most 100.
 
 A mutant that changes no answer (a block size, an order of work, a slack that is ample) is listed in
 `EQUIVALENT` with the reason.
@@ -17,6 +18,7 @@ from __future__ import annotations
 import argparse
 import ast
 import copy
+import functools
 import os
 import shutil
 import subprocess
@@ -155,33 +157,56 @@ def caught(mutant: Mutant, folder: Path) -> str | None:
     """Which run of tests fails with it; None if it survives."""
     target = folder / "mksknn" / f"{mutant.module}.py"
     whole = target.read_text()
-    target.write_text(mutant.source)
     files = [f"tests/{name}.py" for name in TESTS.get(mutant.module, ())]
     files = [name for name in (*files, "tests/test_properties.py") if (folder / name).exists()]
     try:
-        if _fails(folder, files, ["-m", "uncompiled"], NUMBA_DISABLE_JIT="1"):
-            return "uncompiled"
-        if _fails(folder, files, []):
-            return "compiled"
+        for how in ("uncompiled", "compiled"):
+            target.write_text(whole)
+            known = _failing(folder, tuple(files), how)
+            target.write_text(mutant.source)
+            run = _run_tests(folder, ["-x", *known, *files], how)
+            if run is None or run.returncode not in (0, 5):
+                return how
         return None
     finally:
         target.write_text(whole)
 
 
-def _fails(folder: Path, files: list[str], options: list[str], **environment: str) -> bool:
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider"]
+@functools.cache
+def _failing(folder: Path, files: tuple[str, ...], how: str) -> tuple[str, ...]:
+    """What to leave out, because it fails without any mutant."""
+    run = _run_tests(folder, ["-rfE", *files], how)
+    lines = [] if run is None else run.stdout.splitlines()
+    found = [line.split()[1] for line in lines if line.startswith(("FAILED ", "ERROR "))]
+    for one in found:
+        print(f"not counted, fails {how} without a mutant: {one}", flush=True)
+    return tuple(
+        f"--ignore={one}" if "::" not in one else f"--deselect={one}"
+        for one in dict.fromkeys(found)
+    )
+
+
+def _run_tests(
+    folder: Path, arguments: list[str], how: str
+) -> subprocess.CompletedProcess[str] | None:
+    """Tests in the copy; None if they do not end, which is noticed too."""
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
+    environment = {**os.environ, "PYTHONPATH": str(folder)}
+    if how == "uncompiled":
+        command += ["-m", "uncompiled"]
+        environment["NUMBA_DISABLE_JIT"] = "1"
     try:
-        done = subprocess.run(
-            [*command, *options, *files],
+        return subprocess.run(
+            [*command, *arguments],
             cwd=folder,
             capture_output=True,
-            env={**os.environ, "PYTHONPATH": str(folder), **environment},
+            text=True,
+            env=environment,
             timeout=1800,
             check=False,
         )
-    except subprocess.TimeoutExpired:  # a loop that does not end is noticed too
-        return True
-    return done.returncode not in (0, 5)
+    except subprocess.TimeoutExpired:
+        return None
 
 
 def main() -> int:
