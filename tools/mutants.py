@@ -33,7 +33,7 @@ BOUNDS = ("_bounds", "_search", "_tails")
 
 # Which files test a module first; all of tests/test_properties.py is tried for every one.
 TESTS = {
-    "_bounds": ("test_selection", "test_exactness"),
+    "_bounds": ("test_bounds", "test_selection", "test_exactness"),
     "_search": ("test_search", "test_selection"),
     "_tails": ("test_tails",),
     "_distances": ("test_neighbors", "test_queries"),
@@ -43,11 +43,12 @@ TESTS = {
     "_queries": ("test_queries", "test_predictor"),
     "_metrics": ("test_predictor", "test_learning"),
     "_graphs": ("test_graphs", "test_evidence"),
-    "_dense": ("test_logdet", "test_evidence", "test_lapack"),
+    "_cholmod": ("test_sparse",),
+    "_dense": ("test_determinants", "test_lapack", "test_evidence"),
     "_lapack": ("test_lapack",),
     "_inverse": ("test_inverse",),
-    "_sparse": ("test_logdet", "test_evidence"),
-    "_start": ("test_search", "test_selection"),
+    "_sparse": ("test_sparse", "test_determinants"),
+    "_spectra": ("test_search", "test_selection"),
     "_loo": ("test_loo",),
     "_votes": ("test_prediction", "test_predictor"),
     "_quadrature": ("test_posterior",),
