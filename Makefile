@@ -20,7 +20,7 @@ INPUTS := Makefile tools/setup.sh tools/common.sh setup.cfg pyproject.toml mkskn
 TEST_ENV := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 NUMBA_NUM_THREADS=2
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test slow lint format docs docs-check bench refresh dist clean distclean
+.PHONY: help setup demo test slow coverage soak mutants floors lint format docs docs-check bench refresh dist clean distclean
 # Two pips at once in one environment would break it.
 .NOTPARALLEL:
 # The stamp of the first step is only ever a prerequisite; it must not be deleted as intermediate.
@@ -30,6 +30,10 @@ help:
 	@echo "make demo       the library's main job on the bundled data"
 	@echo "make test       all tests, compiled; then a small part of them uncompiled"
 	@echo "make slow       the tests of minutes and gigabytes"
+	@echo "make coverage   lines of mksknn that tests reach, kernels uncompiled: 95% or more"
+	@echo "make soak       ten minutes of random calls against the literal answers (MINUTES=1)"
+	@echo "make mutants    breaks a line in each kernel and bound: do tests notice? (ONLY=_tree)"
+	@echo "make floors     the smoke tests with the lowest versions that setup.cfg allows"
 	@echo "make lint       ruff: rules and formatting   (make format rewrites)"
 	@echo "make docs       the pages, in docs/_build/html, warnings are errors"
 	@echo "make docs-check the same, then opened in headless Chromium"
@@ -60,6 +64,30 @@ test: $(VENV)/.ready-test
 
 slow: $(VENV)/.ready-test
 	$(TEST_ENV) $(PY) -m pytest -m slow
+
+# Coverage does not see into compiled kernels: those are run uncompiled, by the small tests, the rest
+# as ever.
+coverage: $(VENV)/.ready-test
+	$(PY) -m coverage erase
+	$(TEST_ENV) NUMBA_DISABLE_JIT=1 $(PY) -m coverage run -p --source mksknn -m pytest -q -m uncompiled
+	$(TEST_ENV) $(PY) -m coverage run -p --source mksknn -m pytest -q
+	$(PY) -m coverage combine --quiet
+	$(PY) -m coverage report --fail-under 95 --skip-covered --show-missing
+
+MINUTES ?= 10
+soak: $(VENV)/.ready-test
+	$(TEST_ENV) $(PY) tools/soak.py $(MINUTES) $(SEED)
+
+mutants: $(VENV)/.ready-test
+	$(TEST_ENV) $(PY) tools/mutants.py --only "$(ONLY)"
+
+floors:
+	$(PYTHON) -m venv .venv-floors
+	.venv-floors/bin/python -m pip install --quiet $$($(PYTHON) tools/floors.py) pytest
+	.venv-floors/bin/python -m pip install --quiet --no-deps .
+	rm -rf build/floors && mkdir -p build/floors && cp tests/test_smoke.py build/floors
+	cd build/floors && ../../.venv-floors/bin/python -m pytest -q -c /dev/null --rootdir . \
+		-m smoke -W ignore
 
 lint: $(VENV)/.ready-lint
 	$(PY) -m ruff check .
@@ -114,4 +142,4 @@ clean:
 	find mksknn tests examples benchmarks docs -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
 
 distclean: clean
-	rm -rf .venv .venv-scipy docs/_vendor
+	rm -rf .venv .venv-scipy .venv-floors docs/_vendor

@@ -73,6 +73,12 @@ def neighbors(
         ``indices`` and ``distances``, both of shape (n, k_max). A point is never its own
         neighbour; duplicates of it are.
 
+    Notes
+    -----
+    Distances that are given must be symmetric and not negative. Rounding is forgiven: up to 1e-12
+    of the largest one, the mean of ``X[i, j]`` and ``X[j, i]`` is taken where they differ, and what
+    is below zero becomes 0.
+
     Examples
     --------
     >>> import mksknn

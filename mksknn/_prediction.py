@@ -337,8 +337,8 @@ def _check_targets(model: Selection | Posterior, targets: Targets) -> None:
     known = getattr(model, "classes", None)
     if known is not None and list(known) != list(targets.classes):
         raise ValueError(
-            f"y must have the classes that the model was selected on, {reprlib.repr(list(known))}; "
-            f"got {reprlib.repr(targets.classes.tolist())}"
+            "y must have the classes that the model was selected on, "
+            f"{reprlib.repr(known.tolist())}; got {reprlib.repr(targets.classes.tolist())}"
         )
     if model.formulation == "binary" and len(targets.classes) != 2:
         raise ValueError(
