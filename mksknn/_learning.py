@@ -22,7 +22,7 @@ or two, and only what promises to gain is factorized.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -38,7 +38,7 @@ from ._order import select_rows
 from ._posterior import posterior
 from ._problem import EVIDENCE_GRAPHS, RATIO_BOUNDS, Profile
 from ._targets import Targets, encode
-from ._threads import one_thread_each, progress_bar, run_blocks
+from ._threads import Progress, one_thread_each, progress_bar, run_blocks
 from ._validation import GRAPHS, check_flag, check_k_max, check_points, one_of
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ CRITERIA = ("evidence", "loo_log")
 
 # Points that are learned from, at most: the search costs the square of their number, and the
 # factorizations its cube. More of them, drawn at random, say little more about a column.
-_MOST = 1000
+_MOST = 600
 # Values further from the median than this many times the median distance from it (of those that
 # differ from it) are pulled in before the standard deviation is taken: 6.7 standard deviations of
 # a normal distribution, so that only what lies far off is touched.
@@ -122,7 +122,7 @@ def learn_metric(
     learned on one half of the points and judged on the other, both ways round (`held_out`). What
     wins is then learned from all points, and the evidence that is reported is not corrected.
 
-    At most 1,000 points are learned from, drawn at random with a fixed seed. The answer is the same
+    At most 600 points are learned from, drawn at random with a fixed seed. The answer is the same
     every time, whatever the number of threads.
 
     Examples
@@ -155,8 +155,8 @@ def learn_metric(
     searched = "mutual" if graph == "mutual" else "symmetric"
     learned = _Data(standard, _subset(targets, chosen), searched, largest)
     with one_thread_each(), progress_bar("learn_metric", None, progress) as bar:
-        maps = _learn_maps(learned, asked, bar.update)
-        held_out = _judge_by_halves(learned, asked, list(maps), bar.update)
+        maps = _learn_maps(learned, asked, bar, "all points")
+        held_out = _judge_by_halves(learned, asked, list(maps), bar)
         if criterion == "evidence":
             compared = {name: learned.log_total(one) for name, one in maps.items()}
         else:
@@ -259,18 +259,22 @@ class _Data:
         return np.searchsorted(edges, values[:, 0])
 
 
-def _learn_maps(data: _Data, asked: Sequence[str], tick: Callable) -> dict[str, np.ndarray]:
+def _learn_maps(
+    data: _Data, asked: Sequence[str], bar: Progress, where: str
+) -> dict[str, np.ndarray]:
     """The map of every family, on standardised columns."""
     varies = (data.points != data.points[0]).any(axis=0)
     same = np.diag(varies.astype(float))
     maps = {"scale": same}
     whitenings = [name for name in ("whiten", "within") if name in asked]
     for name in whitenings:
+        bar.say(f"{where}: {name}")
         maps[name] = _whitening(data, same, name)
-        tick()
+        bar.update()
     if "relevance" not in asked:
         return maps
-    weights = _relevances(data.points @ same, data.judge, tick)
+    bar.say(f"{where}: relevance")
+    weights = _relevances(data.points @ same, data.judge, bar)
     maps["relevance"] = np.diag(weights)
     # Whitening undoes every weight but 0, so it has something to add where columns were dropped.
     kept = np.flatnonzero(weights > 0.0)
@@ -278,9 +282,9 @@ def _learn_maps(data: _Data, asked: Sequence[str], tick: Callable) -> dict[str, 
         dropped = len(kept) < varies.sum()
         only = np.eye(len(weights))[:, kept]
         maps[f"relevance+{name}"] = _whitening(data, only, name) if dropped else maps[name]
-        tick()
     if "within" in asked:
-        along = _relevances(data.points @ maps["within"], data.judge, tick)
+        bar.say(f"{where}: within+relevance")
+        along = _relevances(data.points @ maps["within"], data.judge, bar)
         maps["within+relevance"] = maps["within"] * along
     return maps
 
@@ -314,16 +318,16 @@ def _inverse_root(matrix: np.ndarray) -> np.ndarray:
 
 
 def _judge_by_halves(
-    data: _Data, asked: Sequence[str], names: Sequence[str], tick: Callable
+    data: _Data, asked: Sequence[str], names: Sequence[str], bar: Progress
 ) -> dict[str, float]:
     """What each family gains over "scale" on the half that it was not learned on, both ways."""
     gains = dict.fromkeys(names, 0.0)
     halves = _halves(data)
     if halves is None:
         return gains | {name: -math.inf for name in names if name not in ("scale", "whiten")}
-    for learn, judge in (halves, halves[::-1]):
+    for at, (learn, judge) in enumerate((halves, halves[::-1])):
         base = judge.value(np.eye(data.points.shape[1]))
-        for name, one in _learn_maps(learn, asked, tick).items():
+        for name, one in _learn_maps(learn, asked, bar, f"half {at + 1}").items():
             gains[name] += judge.value(one) - base if one.any() else -math.inf
     return gains
 
@@ -347,7 +351,7 @@ def _halves(data: _Data) -> tuple[_Data, _Data] | None:
 # Relevances
 
 
-def _relevances(features: np.ndarray, judge: _Judge, tick: Callable) -> np.ndarray:
+def _relevances(features: np.ndarray, judge: _Judge, bar: Progress) -> np.ndarray:
     """Weights of the columns: each in turn doubled, halved, dropped or put back to one."""
     features = np.asfortranarray(features)
     used = (features != features[0]).any(axis=0)
@@ -360,7 +364,7 @@ def _relevances(features: np.ndarray, judge: _Judge, tick: Callable) -> np.ndarr
         accepted = 0
         for c in np.flatnonzero(used):
             levels = _changes(weights[c], bool((np.delete(weights, c) > 0.0).any()))
-            tick()
+            bar.update()
             moved = judge.first_gain(squares, features, weights, int(c), levels, state, margin)
             if moved is None:
                 continue

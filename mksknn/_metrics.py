@@ -6,6 +6,7 @@ Euclidean distances are its distances.
 
 from __future__ import annotations
 
+import reprlib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -86,26 +87,20 @@ class Metric:
 
     def check_columns(self, X: object, name: str) -> None:
         """Refuse a table whose columns are not those that the metric was learned on."""
-        seen = column_names(X)
-        if self.columns is None or seen is None or seen == self.columns:
-            return
-        pairs = zip(self.columns, seen)
-        learned, got = next(((a, b) for a, b in pairs if a != b), (None, None))
-        detail = (
-            f"{len(seen)} of them instead of {len(self.columns)}"
-            if learned is None
-            else f"{got!r} where {learned!r} was learned"
-        )
-        raise ValueError(
-            f"{name} must have the columns that metric was learned on, in their order; got {detail}"
-        )
+        if self.columns is not None:
+            check_columns(X, self.columns, name, "that metric was learned on")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """A name for each column: its own, or its number."""
+        return self.columns or tuple(f"column {c}" for c in range(len(self.relevance)))
 
     @property
     def _reference(self) -> np.ndarray:
         return np.zeros((1, len(self.matrix))) if self.center is None else self.center[None]
 
     def __repr__(self) -> str:
-        names = self.columns or tuple(f"column {c}" for c in range(len(self.relevance)))
+        names = self.names
         order = np.argsort(-self.relevance, kind="stable")
         used = [c for c in order if self.relevance[c] > 0.0]
         shown = [f"{names[c]} {self.relevance[c]:.3g}" for c in used[:_SHOWN]]
@@ -148,15 +143,32 @@ def points_and_name(X: object, metric: str | Metric) -> tuple[np.ndarray, str]:
     """The points to rank, checked and mapped, and the name of the distance between them."""
     if isinstance(metric, Metric):
         metric.check_columns(X, "X")
-        return metric.map(check_points(X)), "euclidean"
+        mapped = metric.map(check_points(X))
+        return check_points(mapped, "euclidean", "X in the metric"), "euclidean"
     return check_points(X, metric), metric
-
-
-# ---------------------------------------------------------------------------------------------
-# Tables with named columns
 
 
 def column_names(X: object) -> tuple[str, ...] | None:
     """Names of the columns of a data frame, None if it has none."""
     columns = getattr(X, "columns", None)
     return None if columns is None else tuple(str(name) for name in columns)
+
+
+def check_columns(table: object, known: tuple[str, ...], name: str, which: str) -> None:
+    """Refuse a data frame whose columns are not the known ones, in their order."""
+    seen = column_names(table)
+    if seen is None or seen == known:
+        return
+    missing = [column for column in known if column not in seen]
+    unknown = [column for column in seen if column not in known]
+    if missing or unknown:
+        words = [f"without {reprlib.repr(missing)}"] * bool(missing)
+        words += [f"with {reprlib.repr(unknown)}"] * bool(unknown)
+        got = "others, " + " and ".join(words)
+    else:
+        pairs = zip(seen, known)
+        first = next((c for c, (one, other) in enumerate(pairs) if one != other), len(known))
+        got = f"them in another order, from column {first} on {reprlib.repr(list(seen[first:]))}"
+    raise ValueError(
+        f"{name} must have the columns {which}, {reprlib.repr(list(known))}; got {got}"
+    )
