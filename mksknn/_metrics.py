@@ -40,8 +40,9 @@ class Metric:
     compared : dict
         What each family got: `log_total` of its posterior, by the criterion asked for.
     held_out : dict
-        What each family gained over "scale" in nats of log evidence, learned on one half of the
-        points and judged on the other, both ways round. A family below 2 could not win.
+        What each family gained over "scale", in nats of leave-one-out log score, when learned on
+        one half of the points and judged on the other, both ways round. A family below 2 could not
+        win.
     criterion : str
         What `compared` holds: "evidence" or "loo_log".
     center : ndarray of float64, shape (d,)

@@ -570,7 +570,7 @@ def plot_relevance(metric: Metric, ax: Axes | None = None) -> Axes:
     ax.set_yticks(places, metric.names)
     ax.set_ylim(len(relevance) - 0.5, -0.5)
     ax.set_xlim(left=0.0)
-    ax.set_xlabel("relevance (distance for one standard deviation of the column)")
+    ax.set_xlabel("relevance")
     ax.set_title(metric.name, fontsize="medium")
     ax.spines[["top", "right"]].set_visible(False)
     return ax
