@@ -63,8 +63,13 @@ _SETTLE = 4  # changes of weights after which k and the ratio are looked for aga
 _NEAR = 3  # steps of the grid within which they are looked for
 _LEAST, _LARGEST = 0.125, 8.0  # weights other than 0
 # A family wins only if it gains this, in nats of leave-one-out log score, when learned on one half
-# and judged on the other, both ways round. MEASURED
+# and judged on the other, both ways round; and this share of what the best family gains there. On
+# the sixteen KEEL sets of benchmarks/accuracy.py, 5 folds, the mean error was .153 by "scale", and
+# on no set the families chosen so lost more than .002 to it, with .134 in the mean (log-loss .348).
+# Shares from .5 to 1 gave .133 to .135. Without the second condition the mean was .136 and the most
+# that was lost .010; without either .140 and .026; halves judged by evidence, .139 and .014.
 _CONFIRMED = 2.0
+_SHARE = 0.8
 _FEWEST = 30  # points, below which halves say nothing and nothing but "scale" can win
 
 
@@ -93,8 +98,9 @@ def learn_metric(
         and "relevance" (a weight for each column). "relevance" together with another one gives
         "relevance+whiten", "relevance+within" and "within+relevance" too.
     criterion : str
-        What decides between the families: "evidence", or the leave-one-out log score, "loo_log".
-        The relevances themselves are always searched by evidence.
+        What decides between the families that held-out points confirm: "evidence", or the
+        leave-one-out log score, "loo_log". The relevances themselves are always searched by
+        evidence.
     graph : str
         "symmetric" or "mutual"; by "loo_log" "knn" too, whose relevances are searched on the
         symmetric graph.
@@ -118,10 +124,11 @@ def learn_metric(
     all but "scale" and "whiten": on labels that are noise, "within" gains a little and the search
     for relevances finds something in any large table. Two things keep that in bounds. A change of
     a weight must gain log(4 d) nats, which is what it takes to say which of d columns got which of
-    four changes. And a family can only win if it also gains 2 nats over "scale" in the
-    leave-one-out log score when it is learned on one half of the points and judged on the other,
-    both ways round (`held_out`). What wins is then learned from all points, and the evidence that
-    is reported is not corrected.
+    four changes. And every family is also learned on one half of the points and judged on the
+    other by the leave-one-out log score, both ways round. Only families that gain 2 nats over
+    "scale" there, and four fifths of what the best one gains, can win (`held_out`); between them
+    the criterion decides. What wins is then learned from all points, and the evidence that is
+    reported is not corrected.
 
     At most 600 points are learned from, drawn at random with a fixed seed. The answer is the same
     every time, whatever the number of threads.
@@ -159,10 +166,9 @@ def learn_metric(
         held_out = _judge_by_halves(learned, asked, list(maps), bar)
         judge = learned.log_total if criterion == "evidence" else learned.log_score
         compared = {name: judge(one) for name, one in maps.items()}
-    winner = max(
-        (name for name in maps if name == "scale" or held_out[name] >= _CONFIRMED),
-        key=compared.get,
-    )
+    least = max(_CONFIRMED, _SHARE * max(held_out.values()))
+    confirmed = [name for name in maps if held_out[name] >= least] or ["scale"]
+    winner = max(confirmed, key=lambda name: compared[name])
     return Metric(
         name=winner,
         matrix=scale[:, None] * maps[winner],
@@ -189,7 +195,7 @@ def _sample(targets: Targets) -> np.ndarray:
     if targets.n <= _MOST:
         return np.arange(targets.n)
     order = np.random.default_rng(0).permutation(targets.n)
-    if targets.codes is not None:
+    if not targets.regression:
         sure = order[np.unique(targets.codes[order], return_index=True)[1]]
     else:  # the two ends, so that the values vary whatever is drawn
         widest = targets.values[:, np.argmax(np.ptp(targets.values, axis=0))]
@@ -241,9 +247,19 @@ class _Data:
 
     def log_score(self, one: np.ndarray) -> float:
         """The leave-one-out log score after a map, averaged over k."""
-        y = self.targets.values if self.targets.codes is None else self.targets.codes
-        options = {"graph": self.graph, "k_max": self.judge.k_max}
-        return posterior(self.points @ one, y, weights="loo_log", **options).log_total
+        found = posterior(
+            self.points @ one,
+            self.labels,
+            weights="loo_log",
+            graph=self.graph,
+            k_max=self.judge.k_max,
+        )
+        return found.log_total
+
+    @property
+    def labels(self) -> np.ndarray:
+        """Targets for a public function."""
+        return self.targets.values if self.targets.regression else self.targets.codes
 
     def part(self, rows: np.ndarray) -> _Data:
         """Some of the points."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import reprlib
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -41,8 +41,8 @@ class Metric:
         What each family got: `log_total` of its posterior, by the criterion asked for.
     held_out : dict
         What each family gained over "scale", in nats of leave-one-out log score, when learned on
-        one half of the points and judged on the other, both ways round. A family below 2 could not
-        win.
+        one half of the points and judged on the other, both ways round. A family below 2, or below
+        four fifths of the best, could not win.
     criterion : str
         What `compared` holds: "evidence" or "loo_log".
     center : ndarray of float64, shape (d,)
