@@ -2,7 +2,8 @@
 
 A distance is one more part of the model, so the evidence compares distances as it compares k:
 
-- "scale": every column divided by its standard deviation, taken robustly;
+- "scale": every column divided by its standard deviation, taken robustly unless the plain one
+  explains the targets better;
 - "whiten": times a root of the inverse covariance; "within": of the covariance within classes, or
   within slices of the values of a regression. Both are shrunk towards their diagonal;
 - "relevance": a weight for each column, doubled, halved or dropped one at a time while that gains;
@@ -155,13 +156,18 @@ def learn_metric(
     largest = check_k_max(k_max, n)
     if targets.norm == 0.0:
         raise ValueError("y must vary: all its values are equal, and no distance explains that")
-    center, scale = _spread(points)
-    if not scale.any():
+    center, robust, plain = _spread(points)
+    if not plain.any():
         raise ValueError("X must vary: each of its columns has one value only")
     chosen = _sample(targets)
-    standard = (points[chosen] - center) * scale
-    learned = _Data(standard, _subset(targets, chosen), graph, largest)
+    labels = _subset(targets, chosen)
     with one_thread_each(), progress_bar("learn_metric", None, progress) as bar:
+        found = [
+            (_Data((points[chosen] - center) * scale, labels, graph, largest), scale)
+            for scale in (robust, plain)
+        ]
+        same = np.eye(points.shape[1])
+        learned, scale = max(found, key=lambda pair: pair[0].value(same))
         maps = _learn_maps(learned, asked, bar, "all points")
         held_out = _judge_by_halves(learned, asked, list(maps), bar)
         judge = learned.log_total if criterion == "evidence" else learned.log_score
@@ -211,17 +217,22 @@ def _subset(targets: Targets, chosen: np.ndarray) -> Targets:
     return encode(y[chosen], len(chosen), task, "auto", True)
 
 
-def _spread(points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The mean of each column, and one over its standard deviation; 0 if it has one value only."""
+def _spread(points: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The mean of each column, and one over its standard deviation, robust and plain.
+
+    0 for a column of one value only. The robust one lets an outlier stand far away and keeps the
+    others apart; the plain one keeps it near, and a column of many outliers small.
+    """
     center = np.median(points, axis=0)
     off = points - center
-    scale = np.zeros(points.shape[1])
+    robust, plain = np.zeros(points.shape[1]), np.zeros(points.shape[1])
     for c, column in enumerate(off.T):
         moved = np.abs(column[column != 0.0])
         if len(moved):
             far = _FAR * np.median(moved)
-            scale[c] = 1.0 / np.clip(column, -far, far).std()
-    return points.mean(axis=0), scale
+            robust[c] = 1.0 / np.clip(column, -far, far).std()
+            plain[c] = 1.0 / column.std()
+    return points.mean(axis=0), robust, plain
 
 
 # ---------------------------------------------------------------------------------------------

@@ -36,7 +36,7 @@ class Metric:
         ``transform(X)`` is ``(X - center) @ matrix``.
     relevance : ndarray of float64, shape (d,)
         One number for each column of X: how far a point moves when that column alone changes by one
-        (robust) standard deviation. 0 means that the column is not used.
+        standard deviation (the robust or the plain one). 0 means that the column is not used.
     compared : dict
         What each family got: `log_total` of its posterior, by the criterion asked for.
     held_out : dict
