@@ -396,6 +396,10 @@ def _relevances(features: np.ndarray, judge: _Judge, bar: Progress) -> np.ndarra
     margin = math.log(4.0 * max(1, int(used.sum())))
     squares = _squares(features * weights)
     state = judge.best(squares)
+    dropped = judge.without_many(squares, features, weights, state, margin)
+    if dropped is not None:
+        weights, squares, state = dropped
+        state = judge.best(squares, state)
     for _ in range(_PASSES):
         accepted = 0
         for c in np.flatnonzero(used):
@@ -554,31 +558,73 @@ class _Judge:
         distances of its own: what an update leaves of rounding would decide between points that
         are equally far.
         """
-        rows, columns = np.array([state.at[0]]), np.array([state.at[1]])
-        k = int(self.ks[rows[0]])
         away = features[:, column]
-        promise = np.empty(len(levels))
-
-        def look(start: int, stop: int) -> None:
-            for s in range(start, stop):
-                step = levels[s] ** 2 - weights[column] ** 2
-                _, bounds = self._bounds(self._rank(squares, k, away, step), rows, columns)
-                promise[s] = bounds[0, 0] - state.slack
-
-        run_blocks(look, len(levels), 1)
+        changes = [(away, level**2 - weights[column] ** 2) for level in levels]
+        promise = self._promises(squares, changes, state)
         least = state.value + margin
         for s in np.argsort(-promise, kind="stable").tolist():
             if promise[s] + state.doubt < least:
                 return None
             changed = weights.copy()
             changed[column] = levels[s]
-            moved = _squares(features * changed)
-            pairs = self._rank(moved, k)
-            (profile,), bounds = self._bounds(pairs, rows, columns)
-            value = self._exact(pairs, state.at, profile)
-            if value > least:
-                return levels[s], moved, _State(value, float(bounds[0, 0]), state.at)
+            moved, found = self._at(features * changed, state.at)
+            if found.value > least:
+                return levels[s], moved, found
         return None
+
+    def without_many(
+        self,
+        squares: np.ndarray,
+        features: np.ndarray,
+        weights: np.ndarray,
+        state: _State,
+        margin: float,
+    ) -> tuple[np.ndarray, np.ndarray, _State] | None:
+        """Weights without several columns at once, and what that leads to; None if nothing gains.
+
+        Among many columns of noise none is missed much, but all of them are. The columns are
+        dropped in the order of what each promises when dropped alone, down to the last one, and
+        the best of these sets is computed.
+        """
+        used = np.flatnonzero(weights)
+        if len(used) < 3:
+            return None
+        alone = self._promises(squares, [(features[:, c], -(weights[c] ** 2)) for c in used], state)
+        order = used[np.argsort(-alone, kind="stable")][:-1]
+        left, promise = squares.copy(), np.empty(len(order))
+        for s, c in enumerate(order):
+            promise[s] = self._promises(left, [(features[:, c], -(weights[c] ** 2))], state)[0]
+            left -= weights[c] ** 2 * np.square(features[:, c][:, None] - features[:, c])
+        size = int(np.argmax(promise)) + 1
+        if promise[size - 1] + state.doubt < state.value + margin:
+            return None
+        changed = weights.copy()
+        changed[order[:size]] = 0.0
+        moved, found = self._at(features * changed, state.at)
+        return (changed, moved, found) if found.value > state.value + margin else None
+
+    def _promises(
+        self, squares: np.ndarray, changes: Sequence[tuple[np.ndarray, float]], state: _State
+    ) -> np.ndarray:
+        """What each change of a column's squares promises: its bound less the state's slack."""
+        rows, columns = np.array([state.at[0]]), np.array([state.at[1]])
+        k = int(self.ks[rows[0]])
+        promise = np.empty(len(changes))
+
+        def look(start: int, stop: int) -> None:
+            for s in range(start, stop):
+                _, bounds = self._bounds(self._rank(squares, k, *changes[s]), rows, columns)
+                promise[s] = bounds[0, 0] - state.slack
+
+        run_blocks(look, len(changes), 1)
+        return promise
+
+    def _at(self, points: np.ndarray, at: tuple[int, int]) -> tuple[np.ndarray, _State]:
+        """Squared distances of points, and their evidence at a k and a ratio of the grid."""
+        squares = _squares(points)
+        pairs = self._rank(squares, int(self.ks[at[0]]))
+        (profile,), bounds = self._bounds(pairs, np.array([at[0]]), np.array([at[1]]))
+        return squares, _State(self._exact(pairs, at, profile), float(bounds[0, 0]), at)
 
     def _rank(
         self, squares: np.ndarray, k: int, column: np.ndarray | None = None, step: float = 0.0
