@@ -6,7 +6,8 @@ A distance is one more part of the model, so the evidence compares distances as 
   explains the targets better;
 - "whiten": times a root of the inverse covariance; "within": of the covariance within classes, or
   within slices of the values of a regression. Both are shrunk towards their diagonal;
-- "relevance": a weight for each column, doubled, halved or dropped one at a time while that gains;
+- "relevance": a weight for each column, doubled, halved or dropped one at a time while that gains,
+  after columns that are not needed have been dropped together;
 - relevances followed by whitening (which keeps of them only what is not used), and whitening
   within classes followed by relevances along its axes, which still belong to a column each.
 
@@ -396,7 +397,7 @@ def _relevances(features: np.ndarray, judge: _Judge, bar: Progress) -> np.ndarra
     margin = math.log(4.0 * max(1, int(used.sum())))
     squares = _squares(features * weights)
     state = judge.best(squares)
-    dropped = judge.without_many(squares, features, weights, state, margin)
+    dropped = judge.without_many(squares, features, weights, state)
     if dropped is not None:
         weights, squares, state = dropped
         state = judge.best(squares, state)
@@ -578,13 +579,12 @@ class _Judge:
         features: np.ndarray,
         weights: np.ndarray,
         state: _State,
-        margin: float,
     ) -> tuple[np.ndarray, np.ndarray, _State] | None:
         """Weights without several columns at once, and what that leads to; None if nothing gains.
 
-        Among many columns of noise none is missed much, but all of them are. The columns are
-        dropped in the order of what each promises when dropped alone, down to the last one, and
-        the best of these sets is computed.
+        Of many columns of noise, to drop one gains little and to drop all gains much. They go in
+        the order of what each promises when dropped alone, down to the last one, and the most
+        promising of these sets is computed.
         """
         used = np.flatnonzero(weights)
         if len(used) < 3:
@@ -595,13 +595,16 @@ class _Judge:
         for s, c in enumerate(order):
             promise[s] = self._promises(left, [(features[:, c], -(weights[c] ** 2))], state)[0]
             left -= weights[c] ** 2 * np.square(features[:, c][:, None] - features[:, c])
-        size = int(np.argmax(promise)) + 1
-        if promise[size - 1] + state.doubt < state.value + margin:
+        # to say which columns they are takes so many nats
+        margin = [math.log(4 * math.comb(len(used), s + 1)) for s in range(len(order))]
+        size = int(np.argmax(promise - margin)) + 1
+        least = state.value + margin[size - 1]
+        if promise[size - 1] + state.doubt < least:
             return None
         changed = weights.copy()
         changed[order[:size]] = 0.0
         moved, found = self._at(features * changed, state.at)
-        return (changed, moved, found) if found.value > state.value + margin else None
+        return (changed, moved, found) if found.value > least else None
 
     def _promises(
         self, squares: np.ndarray, changes: Sequence[tuple[np.ndarray, float]], state: _State

@@ -59,6 +59,15 @@ def test_irrelevant_columns_are_dropped():
     assert metric.held_out["scale"] == 0.0 and metric.held_out["relevance"] > 10.0
 
 
+def test_columns_of_noise_are_dropped_together():
+    # no one of them is worth a change by itself
+    rng = np.random.default_rng(0)
+    X = np.hstack([rng.normal(size=(150, 2)), rng.normal(size=(150, 12))])
+    y = (np.hypot(X[:, 0], X[:, 1]) < 1.2) ^ (rng.random(150) < 0.1)
+    metric = mksknn.learn_metric(X, y)
+    assert metric.relevance[:2].min() > 10.0 * np.median(metric.relevance[2:])
+
+
 def test_correlated_columns_are_whitened():
     X, y = correlated()
     metric = mksknn.learn_metric(X, y)
