@@ -397,10 +397,11 @@ def _relevances(features: np.ndarray, judge: _Judge, bar: Progress) -> np.ndarra
     margin = math.log(4.0 * max(1, int(used.sum())))
     squares = _squares(features * weights)
     state = judge.best(squares)
-    dropped = judge.without_many(squares, features, weights, state)
-    if dropped is not None:
-        weights, squares, state = dropped
-        state = judge.best(squares, state)
+    for start in (state, judge.at_work(squares)):
+        dropped = judge.without_many(squares, features, weights, start)
+        if dropped is not None and dropped[2].value > state.value + dropped[3]:
+            weights, squares, state = dropped[:3]
+            break
     for _ in range(_PASSES):
         accepted = 0
         for c in np.flatnonzero(used):
@@ -451,6 +452,8 @@ _KS = np.array(
 )
 _RATIOS = 10.0 ** np.arange(-2.0, 2.75, 0.5)
 
+
+_WORK = 4, 4  # where on the grid columns are told apart that the best k does not: k = 5, ratio 1
 
 _FADED = 3.0  # nats below the peak, beside which a cell is left out of averages
 
@@ -568,10 +571,20 @@ class _Judge:
                 return None
             changed = weights.copy()
             changed[column] = levels[s]
-            moved, found = self._at(features * changed, state.at)
+            moved = _squares(features * changed)
+            found = self._look(moved, state.at)
             if found.value > least:
                 return levels[s], moved, found
         return None
+
+    def at_work(self, squares: np.ndarray) -> _State:
+        """The evidence at a small k and a middling ratio.
+
+        Where columns of noise hide everything, the best k is large, its ratio too, and no column
+        makes a difference there.
+        """
+        at = min(_WORK[0], len(self.ks) - 1), _WORK[1]
+        return self._look(squares, at)
 
     def without_many(
         self,
@@ -579,12 +592,12 @@ class _Judge:
         features: np.ndarray,
         weights: np.ndarray,
         state: _State,
-    ) -> tuple[np.ndarray, np.ndarray, _State] | None:
-        """Weights without several columns at once, and what that leads to; None if nothing gains.
+    ) -> tuple[np.ndarray, np.ndarray, _State, float] | None:
+        """Weights without several columns at once, where that leads, and what it must gain.
 
         Of many columns of noise, to drop one gains little and to drop all gains much. They go in
         the order of what each promises when dropped alone, down to the last one, and the most
-        promising of these sets is computed.
+        promising of these sets is computed. None if none promises anything.
         """
         used = np.flatnonzero(weights)
         if len(used) < 3:
@@ -598,13 +611,12 @@ class _Judge:
         # to say which columns they are takes so many nats
         margin = [math.log(4 * math.comb(len(used), s + 1)) for s in range(len(order))]
         size = int(np.argmax(promise - margin)) + 1
-        least = state.value + margin[size - 1]
-        if promise[size - 1] + state.doubt < least:
+        if promise[size - 1] + state.doubt < state.value + margin[size - 1]:
             return None
         changed = weights.copy()
         changed[order[:size]] = 0.0
-        moved, found = self._at(features * changed, state.at)
-        return (changed, moved, found) if found.value > least else None
+        moved = _squares(features * changed)
+        return changed, moved, self.best(moved), margin[size - 1]
 
     def _promises(
         self, squares: np.ndarray, changes: Sequence[tuple[np.ndarray, float]], state: _State
@@ -622,12 +634,11 @@ class _Judge:
         run_blocks(look, len(changes), 1)
         return promise
 
-    def _at(self, points: np.ndarray, at: tuple[int, int]) -> tuple[np.ndarray, _State]:
-        """Squared distances of points, and their evidence at a k and a ratio of the grid."""
-        squares = _squares(points)
+    def _look(self, squares: np.ndarray, at: tuple[int, int]) -> _State:
+        """The evidence at a k and a ratio of the grid."""
         pairs = self._rank(squares, int(self.ks[at[0]]))
         (profile,), bounds = self._bounds(pairs, np.array([at[0]]), np.array([at[1]]))
-        return squares, _State(self._exact(pairs, at, profile), float(bounds[0, 0]), at)
+        return _State(self._exact(pairs, at, profile), float(bounds[0, 0]), at)
 
     def _rank(
         self, squares: np.ndarray, k: int, column: np.ndarray | None = None, step: float = 0.0
