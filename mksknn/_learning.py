@@ -144,8 +144,8 @@ def learn_metric(
     >>> metric = mksknn.learn_metric(X, y)
     >>> metric.name, metric.relevance.tolist()
     ('relevance', [1.0, 1.0, 0.0, 0.0])
-    >>> mksknn.select_k(metric.transform(X), y).k
-    4
+    >>> mksknn.select_k(X, y, metric=metric).k
+    6
     """
     one_of(criterion, CRITERIA, "criterion")
     one_of(graph, EVIDENCE_GRAPHS if criterion == "evidence" else GRAPHS, "graph")
