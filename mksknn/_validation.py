@@ -141,8 +141,14 @@ def _objects_to_float(array: np.ndarray, name: str, X: object = None) -> np.ndar
     for at, value in enumerate(array.ravel()):
         if isinstance(value, complex) or not isinstance(value, numbers.Real | np.bool_):
             where = _column_name(X, at % array.shape[1]) if array.ndim == 2 else ""
+            hint = ""
+            if where and isinstance(value, str):
+                hint = ": turn categories into indicators (pandas.get_dummies), or leave it out"
+            elif where and type(value).__name__ in ("NAType", "NaTType", "NoneType"):
+                hint = ": drop or fill in missing values first"
             raise TypeError(
-                f"{name} must hold real numbers; got {_show(value)} ({type(value).__name__}){where}"
+                f"{name} must hold real numbers; got {_show(value)} ({type(value).__name__})"
+                f"{where}{hint}"
             )
     try:
         floats = array.astype(np.float64)
