@@ -34,9 +34,9 @@ import warnings
 import numpy as np
 import pandas as pd
 from methods import OURS, PEERS, Fitted
-from sets import CLASSES, VALUES, Missing, load
+from sets import CLASSES, VALUES, load
 from sklearn.model_selection import KFold, StratifiedKFold
-from timing import RESULTS, about, verdict
+from timing import RESULTS, Missing, about, verdict
 
 from mksknn._threads import limit_threads, one_thread_each
 

@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 from sklearn.datasets import load_diabetes, make_friedman1
+from timing import Missing
 
 CLASSES = (
     "wine heart pima iris led7digit australian wdbc tae monk-2 penbased twonorm mammographic "
@@ -22,10 +23,6 @@ CLASSES = (
 ).split()
 VALUES = "boston diabetes friedman1 diamonds".split()
 MOST = 500  # rows
-
-
-class Missing(Exception):
-    """A package with data, or a program, is not there."""
 
 
 def _package(name: str) -> Path:

@@ -1,10 +1,14 @@
 """What the benchmarks share: timing in turns, goals, memory, and a store that knows the load.
 
-Every script takes the same options (`options`):
+A script is a name and some parts (`run`), and takes the same options as all the others:
 
-    --smallest   sizes at which nothing is learned about speed, in seconds; nothing is stored
-    --quick      smaller sizes, a minute at most; nothing is stored
-    --force      store the results although the machine was busy at the start
+    python benchmarks/SCRIPT.py                 its parts, stored one after the other
+    python benchmarks/SCRIPT.py PART ...        only these; the others stay as they are stored
+    python benchmarks/SCRIPT.py --quick         smaller sizes, a minute at most; nothing is stored
+    python benchmarks/SCRIPT.py --smallest      to see that it runs, in seconds; nothing is stored
+    python benchmarks/SCRIPT.py --force         store although the machine was busy at the start
+
+All ratios are of times in one run, each at its best settings on the same threads.
 """
 
 from __future__ import annotations
@@ -17,8 +21,11 @@ import platform
 import subprocess
 import sys
 import time
+import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
+
+import numpy as np
 
 RESULTS = Path(__file__).parent / "results"
 # Of the processor time of all cores, the share that may be in use before a benchmark starts.
@@ -31,21 +38,50 @@ PACKAGES = (
 # -------------------------------------------------------------------------------------------------
 # Options
 
+MODE = "smallest" if "--smallest" in sys.argv else "quick" if "--quick" in sys.argv else "full"
 
-def options(description: str, *extra: str) -> argparse.Namespace:
-    """The options of a script; `extra` are flags of its own."""
+
+def size(full, quick, smallest):
+    """The one of three that was asked for."""
+    return {"full": full, "quick": quick, "smallest": smallest}[MODE]
+
+
+def parse(description: str, parts: Sequence[str]) -> argparse.Namespace:
+    """The options that all scripts have."""
     parser = argparse.ArgumentParser(description=description.splitlines()[0])
+    parser.add_argument("parts", nargs="*", help=", ".join(parts))
     parser.add_argument("--smallest", action="store_true", help="tiny, to see that it runs")
     parser.add_argument("--quick", action="store_true", help="smaller sizes, not stored")
     parser.add_argument("--force", action="store_true", help="store although the machine is busy")
-    for flag in extra:
-        parser.add_argument(flag, action="store_true")
-    return parser.parse_args()
+    asked = parser.parse_args()
+    if unknown := set(asked.parts) - set(parts):
+        parser.error(f"{', '.join(unknown)}: the parts are {', '.join(parts)}")
+    return asked
 
 
-def size(asked: argparse.Namespace, full, quick, smallest):
-    """The one of three that was asked for."""
-    return smallest if asked.smallest else quick if asked.quick else full
+def run(name: str, description: str, parts: dict[str, Callable], extra: dict | None = None) -> None:
+    """Run a script's parts and store what each returns; `extra` only run when named."""
+    asked = parse(description, [*parts, *(extra or {})])
+    failed = []
+    for part in asked.parts or parts:
+        print(f"-- {name}, {part}", flush=True)
+        before = at_start()
+        try:
+            found = ({**parts, **(extra or {})})[part]()
+        except Missing as why:
+            print(f"SKIPPED: {why}", flush=True)
+        except Exception:  # the other parts may still run
+            traceback.print_exc()
+            failed.append(part)
+        else:
+            if found is not None:
+                _store(name, part, before, found)
+    if failed:
+        sys.exit(f"{name}: {', '.join(failed)} failed")
+
+
+class Missing(Exception):
+    """A package with data, or a program, is not there: what needs it is left out, visibly."""
 
 
 # -------------------------------------------------------------------------------------------------
@@ -75,14 +111,17 @@ def verdict(
     at_least: float | None = None,
     seconds: tuple[float, float] | None = None,
 ) -> dict:
-    """Print a ratio beside its goal and return a row for the results file.
+    """Print a ratio beside its goal, if it has one, and return a row for the results file.
 
-    `seconds` are mksknn's and the peer's, for the comparisons that the README shows.
+    `seconds` are mksknn's and the peer's, for the comparisons that README and page show.
     """
-    goal = f"<= {at_most}" if at_most is not None else f">= {at_least}"
-    met = ratio <= at_most if at_most is not None else ratio >= at_least
-    print(f"{what:<76} {ratio:9.3g}   goal {goal:<9} {'met' if met else 'MISSED'}", flush=True)
-    row = {"what": what, "ratio": float(ratio), "goal": goal, "met": bool(met)}
+    row = {"what": what, "ratio": float(ratio)}
+    said = ""
+    if at_most is not None or at_least is not None:
+        row["goal"] = f"<= {at_most}" if at_most is not None else f">= {at_least}"
+        row["met"] = bool(ratio <= at_most if at_most is not None else ratio >= at_least)
+        said = f"   goal {row['goal']:<9} {'met' if row['met'] else 'MISSED'}"
+    print(f"{what:<76} {ratio:9.3g}{said}", flush=True)
     return row if seconds is None else row | {"ours": seconds[0], "theirs": seconds[1]}
 
 
@@ -160,21 +199,11 @@ print(json.dumps({{"seconds": best, "MB": resident("VmHWM") - before, **more}}))
 
 def exponent(xs: Sequence[float], times: Sequence[float]) -> float:
     """The power of x that the times grow with: a line through their logarithms."""
-    import numpy as np
-
     return float(np.polyfit(np.log(xs), np.log(times), 1)[0])
 
 
 # -------------------------------------------------------------------------------------------------
 # How results came about
-
-
-def _busy_share(seconds: float = 0.5) -> float:
-    """The share of all cores' time that is in use now, this process asleep."""
-    import psutil
-
-    psutil.cpu_percent(None)
-    return psutil.cpu_percent(seconds) / 100.0
 
 
 def about(threads: int | None = None) -> dict:
@@ -198,30 +227,35 @@ def about(threads: int | None = None) -> dict:
     }
 
 
-class Store:
-    """Takes a script's rows; knows whether the machine was busy when the script began.
+def at_start() -> dict:
+    """`about`, and the share of all cores' time that is in use while this process sleeps."""
+    import psutil
 
-    A run of --smallest or --quick is not stored, and one on a busy machine only with --force.
-    """
+    psutil.cpu_percent(None)
+    found = about() | {"busy": round(psutil.cpu_percent(0.5) / 100.0, 2)}
+    if found["busy"] > BUSY:
+        print(f"BUSY MACHINE: {found['busy']:.0%} in use, load {found['load'][0]}", flush=True)
+    return found
 
-    def __init__(self, name: str, asked: argparse.Namespace) -> None:
-        self.name, self.asked = name, asked
-        self.about = about()
-        self.about["busy"] = round(_busy_share(), 2)
-        if self.busy:
-            print(f"BUSY MACHINE: {self.about['busy']:.0%} in use, load {self.about['load'][0]}")
 
-    @property
-    def busy(self) -> bool:
-        return self.about["busy"] > BUSY
+def _store(name: str, part: str, before: dict, found: object) -> None:
+    """Put a part into benchmarks/results/name.json, unless it says nothing about speed."""
+    path = RESULTS / f"{name}.json"
+    if MODE != "full":
+        return
+    if before["busy"] > BUSY and "--force" not in sys.argv:
+        print(f"not stored: the machine was busy at the start; --force stores it in {path.name}")
+        return
+    RESULTS.mkdir(exist_ok=True)
+    stored = json.loads(path.read_text()) if path.exists() else {}
+    stored = stored if isinstance(stored, dict) and "parts" in stored else {"parts": {}}
+    stored["parts"][part] = {"about": before, "found": found}
+    path.write_text(json.dumps(stored, indent=1) + "\n")
 
-    def save(self, **parts: object) -> None:
-        """Write benchmarks/results/name.json; all its parts."""
-        path = RESULTS / f"{self.name}.json"
-        if self.asked.smallest or self.asked.quick:
-            return
-        if self.busy and not self.asked.force:
-            print(f"not stored: the machine was busy at the start; --force stores {path.name}")
-            return
-        RESULTS.mkdir(exist_ok=True)
-        path.write_text(json.dumps({"about": self.about, **parts}, indent=1) + "\n")
+
+_BEFORE = at_start() if "prediction.py" in sys.argv[0] else None
+
+
+def save(name: str, rows: object) -> None:
+    """Store the results of a script of one part."""
+    _store(name, "all", _BEFORE or at_start(), rows)
