@@ -46,7 +46,7 @@ class Fitted:
 
     ask: object  # a model of scikit-learn, or new points -> probabilities, or (means, variances)
     seconds: float | None = None  # of fitting, where it does not happen in this process alone
-    one_row: Callable | None = None  # new points -> seconds for one of them, likewise
+    one_row: float | None = None  # seconds of predicting one, likewise; known after asking
 
     def __call__(self, A: np.ndarray):
         return getattr(self.ask, "predict_proba", self.ask)(A)
@@ -106,15 +106,16 @@ def r_knn_cv(X, y):
         return done.stdout.split()
 
     def ask(A):
-        found = run([k], "predict", A=A)[1:]
+        one, *found = run([k], "predict", A=A)
+        fitted.one_row = float(one)
         label, share = np.array(found[::2], dtype=int), np.array(found[1::2], dtype=float)
         probability = np.repeat((1.0 - share)[:, None] / (J - 1), J, axis=1)
         probability[np.arange(len(A)), label] = share
         return probability
 
     chosen, seconds = run(ks)
-    k = int(chosen)
-    return Fitted(ask, float(seconds), lambda A: float(run([k], "predict", A=A[:1])[0]))
+    k, fitted = int(chosen), Fitted(ask, float(seconds))
+    return fitted
 
 
 def forest(X, y):
