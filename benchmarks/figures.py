@@ -15,7 +15,7 @@ import matplotlib
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 import numpy as np
-from matplotlib.ticker import NullFormatter, NullLocator
+from matplotlib.ticker import FixedLocator, NullLocator
 from report import DOCS, METHODS, OURS, Scores, part
 
 # Of ours, those that the crowded figures show; each of the others lies close to one of them.
@@ -141,11 +141,6 @@ def _line(ax, found: dict, over: str, label: str, **how) -> None:
     kept = [row for row in found["rows"] if "seconds" in row]
     xs, seconds = (np.array([row[name] for row in kept], float) for name in (over, "seconds"))
     ax.loglog(xs, seconds, "o", ms=4, **how)
-    if xs.max() < 300.0:  # few and small: the values themselves
-        ax.set_xticks(xs, [f"{x:.0f}" for x in xs], minor=False)
-        ax.xaxis.set_minor_locator(NullLocator())
-    ax.yaxis.set_minor_formatter(NullFormatter())
-    ax.yaxis.set_major_formatter(lambda seconds, _: f"{seconds:g}")
     if "exponent" in found:
         power = found["exponent"]
         level = np.exp(np.mean(np.log(seconds[-3:]) - power * np.log(xs[-3:])))
@@ -157,6 +152,18 @@ def _line(ax, found: dict, over: str, label: str, **how) -> None:
             label=f"{label}: ${over_sign(over)}^{{{power:.2f}}}$",
             **how,
         )
+
+
+def _plain_ticks(ax) -> None:
+    """Numbers as they are read, also where an axis spans less than a power of ten."""
+    for axis, (low, high) in ((ax.xaxis, ax.get_xlim()), (ax.yaxis, ax.get_ylim())):
+        narrow = high / low
+        steps = (1, 1.5, 2, 3, 5, 7) if narrow < 5 else (1, 2, 5) if narrow < 60 else (1,)
+        powers = 10.0 ** np.arange(np.floor(np.log10(low)), np.log10(high) + 1)
+        ticks = np.outer(powers, steps).ravel()
+        axis.set_major_locator(FixedLocator(ticks[(ticks >= low) & (ticks <= high)]))
+        axis.set_major_formatter(lambda value, _: f"{value:,g}")
+        axis.set_minor_locator(NullLocator())
 
 
 def over_sign(name: str) -> str:
@@ -175,6 +182,7 @@ def time() -> plt.Figure | None:
         _line(ax, ours[f"{graph}, 2-D"], "n", f"select_k, all k, {graph}", color=colour)
     ax.set_xlabel("points in the plane")
     ax.set_ylabel("seconds")
+    _plain_ticks(ax)
     ax.grid(alpha=0.3)
     ax.legend(fontsize=8, frameon=False)
     figure.tight_layout()
@@ -215,11 +223,7 @@ def growth() -> plt.Figure | None:
     for ax, title in zip(axes.flat, titles):
         ax.set_title(title, fontsize=10)
         ax.set_ylabel("MB" if "memory" in title else "seconds")
-        low, high = ax.get_ylim()
-        if high < 10.0 * low:  # a whole power of ten must be in sight for a label
-            middle = 10.0 ** round(np.log10(low * high) / 2.0)
-            ax.set_ylim(min(low, middle / 2.0), max(high, middle * 2.0))
-        ax.grid(alpha=0.3)
+        _plain_ticks(ax)
         if ax.get_legend_handles_labels()[0]:
             ax.legend(fontsize=7, frameon=False)
     figure.tight_layout()

@@ -263,11 +263,3 @@ def _store(name: str, part: str, before: dict, found: object) -> None:
     stored = stored if isinstance(stored, dict) and "parts" in stored else {"parts": {}}
     stored["parts"][part] = {"about": before, "found": found}
     path.write_text(json.dumps(stored, indent=1) + "\n")
-
-
-_BEFORE = at_start() if "prediction.py" in sys.argv[0] else None
-
-
-def save(name: str, rows: object) -> None:
-    """Store the results of a script of one part."""
-    _store(name, "all", _BEFORE or at_start(), rows)
