@@ -85,9 +85,9 @@ def preparing(n: int, d: int) -> list[dict]:
     for graph in GRAPHS:
         ratio = times[graph] / times["neighbors"]
         rows.append(verdict(f"prepare, {graph}, {n:,} x {d}: time / neighbors", ratio, at_most=1.0))
-        size = len(pickle.dumps(calls[graph]()))
+        held = len(pickle.dumps(calls[graph]()))
         what = f"prepare, {graph}, {n:,} x {d}: memory / X"
-        rows.append(verdict(what, size / X.nbytes, at_most=3.0))
+        rows.append(verdict(what, held / X.nbytes, at_most=3.0))
     return rows
 
 

@@ -30,6 +30,8 @@ from pathlib import Path
 import numpy as np
 
 RESULTS = Path(__file__).parent / "results"
+# The benchmarks measure the tree they lie in, installed or not.
+sys.path.insert(0, str(Path(__file__).parents[1]))
 # Of the processor time of all cores, the share that may be in use before a benchmark starts.
 BUSY = 0.1
 PACKAGES = (
