@@ -82,14 +82,15 @@ docs-check: docs $(VENV)/.ready-test
 # it stopped. A machine that others use is noticed, and results are then not stored: FORCE=--force.
 SCRIPTS ?= startup neighbors select_k curve loo posterior prediction learning scale accuracy
 bench: $(VENV)/.ready-bench
-	set -e; for script in $(SCRIPTS); do echo "== $$script"; $(PY) benchmarks/$$script.py $(FORCE); done
-	$(PY) benchmarks/figures.py
+	@status=0; for script in $(SCRIPTS); do echo "== $$script"; \
+		$(PY) benchmarks/$$script.py $(FORCE) || status=1; done; exit $$status
 	$(PY) benchmarks/report.py
 
 # SIZE=--smallest: to see that all of them run.
 SIZE ?= --quick
 bench-quick: $(VENV)/.ready-bench
-	set -e; for script in $(SCRIPTS); do echo "== $$script"; $(PY) benchmarks/$$script.py $(SIZE); done
+	@status=0; for script in $(SCRIPTS); do echo "== $$script"; \
+		$(PY) benchmarks/$$script.py $(SIZE) || status=1; done; exit $$status
 
 # Nothing is measured here: numbers come from benchmarks/results. Read the difference before you
 # commit it.
@@ -97,6 +98,7 @@ refresh: $(VENV)/.ready-docs
 	$(PY) docs/_pages.py
 	$(PY) docs/readme_figure.py
 	$(PY) benchmarks/figures.py
+	$(PY) benchmarks/scale.py --page
 	$(PY) benchmarks/report.py --readme
 
 dist: $(VENV)/.ready-dist

@@ -265,6 +265,7 @@ def main() -> None:
     parser.add_argument("--methods", nargs="+", help="names, or ours, or peers")
     parser.add_argument("--again", action="store_true", help="also what is stored already")
     parser.add_argument("--table", action="store_true", help="only show what is stored")
+    parser.add_argument("--force", action="store_true", help="nothing: scores know no load")
     asked = parser.parse_args()
 
     def wanted(label: str) -> bool:

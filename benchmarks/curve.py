@@ -16,7 +16,7 @@ from timing import best_times, peak_memory, run, size, verdict
 
 import mksknn
 from mksknn._dense import Cholesky, Tridiagonal
-from mksknn._graphs import dense_laplacian, pairs_by_rank
+from mksknn._graphs import pairs_by_rank
 from mksknn._neighbors import rank
 from mksknn._sparse import Cholmod
 
@@ -31,11 +31,10 @@ def curves() -> list[dict]:
     """Curves over all k at n = 500, in units of as many bare Cholesky factorizations."""
     X, y = digits(size(500, 300, 60))
     n = len(X)
-    pairs = pairs_by_rank(rank(X, n - 1, "euclidean"), "symmetric")
-    matrices = []
+    ranked, matrices = mksknn.neighbors(X), []
     for k in range(1, n):
-        lower = dense_laplacian(pairs, k)
-        matrices.append(np.asfortranarray(lower + np.tril(lower, -1).T + 0.1 * np.eye(n)))
+        W = mksknn.knn_graph(ranked, k, graph="symmetric").toarray()
+        matrices.append(np.asfortranarray(np.diag(W.sum(axis=1) + 0.1) - W))
 
     def bare() -> None:
         for matrix in matrices:

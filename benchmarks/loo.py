@@ -18,9 +18,6 @@ from sklearn.neighbors import KNeighborsClassifier
 from timing import best_times, peak_memory, run, size, verdict
 
 import mksknn
-from mksknn._loo import loo_scores
-from mksknn._neighbors import rank
-from mksknn._targets import encode
 
 N = size(1_000, 300, 60)
 SAMPLE = size((1, 10, 50, 200, 500, 999), (1, 50, 299), (1, 59))
@@ -35,17 +32,15 @@ def every() -> dict:
     for graph in graphs:
         mksknn.loo_curve(X, y, graph=graph, k_max=20)  # compile
         mksknn.loo_curve(X, X[:, 20], graph=graph, k_max=20)
-    rank(X, N - 1, "euclidean")
 
     ours = best_times(
         5, **{graph: lambda graph=graph: mksknn.loo_curve(X, y, graph=graph) for graph in graphs}
     )
-    ranked, targets = rank(X, N - 1, "euclidean"), encode(y, N, "auto", "auto", True)
+    ranked = mksknn.neighbors(X)
     parts = best_times(
         5,
-        ranking=lambda: rank(X, N - 1, "euclidean"),
-        errors=lambda: loo_scores(ranked, targets, "knn", (1e-6, 1e6), log_score=False),
-        errors_and_log_scores=lambda: loo_scores(ranked, targets, "knn", (1e-6, 1e6)),
+        ranking=lambda: mksknn.neighbors(X),
+        scores=lambda: mksknn.loo_curve(ranked, y),
     )
     print("mksknn, all k, seconds:", {name: round(t, 4) for name, t in ours.items()})
     print("of which, knn:", {name: round(t, 4) for name, t in parts.items()})

@@ -1,9 +1,8 @@
 """How time and memory grow with n, d, J and k_max: the figures and tables of docs/scale.md.
 
-python benchmarks/scale.py                 all parts but the million
+python benchmarks/scale.py                 all parts, the last of them a million points
 python benchmarks/scale.py n dense         these parts only
-python benchmarks/scale.py million         a million points in the plane, k_max = 5
-python benchmarks/scale.py page            docs/scale.md from what is stored
+python benchmarks/scale.py --page          docs/scale.md from what is stored
 
 Each call has a process of its own, so that its peak memory is its own, and is made once after the
 kernels were compiled on fewer points. No k_max unless it is named: the best of all k is found.
@@ -12,8 +11,8 @@ kernels were compiled on fewer points. No k_max unless it is named: the best of 
 from __future__ import annotations
 
 import functools
-import json
 import subprocess
+import sys
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 
@@ -172,7 +171,7 @@ def processes() -> list[dict]:
 
 PAGE = """# How cost grows
 
-*Written by `benchmarks/scale.py page` from measurements on {cores} cores of {machine}, version
+*Written by `benchmarks/scale.py --page` from measurements on {cores} cores of {machine}, version
 {version}, {date}.*
 
 A call costs a ranking, bounds, and some determinants. What each depends on:
@@ -240,14 +239,21 @@ to lower. `loo_curve` and `select_k(criterion="loo")` factorize nothing and go o
 
 
 def write_page() -> None:
-    """docs/scale.md from the stored parts; what is not stored is left out."""
-    from report import duration, markdown
+    """docs/scale.md; as it is if no growth with n is stored."""
+    if page := make_page():
+        (RESULTS.parents[1] / "docs" / "scale.md").write_text(page, encoding="utf-8")
+    else:
+        print("no growth with n is stored: python benchmarks/scale.py n")
 
-    path = RESULTS / "scale.json"
-    stored = json.loads(path.read_text())["parts"] if path.exists() else {}
-    parts = {name: part["found"] for name, part in stored.items()}
+
+def make_page() -> str:
+    """The page from the stored parts; what else is not stored is left out."""
+    from report import duration, figure, load, markdown, part
+
+    stored = (load("scale") or {"parts": {}})["parts"]
+    parts = {name: one["found"] for name, one in stored.items()}
     if "n" not in parts:
-        raise SystemExit("no growth with n is stored: python benchmarks/scale.py n")
+        return ""
     about = stored["n"]["about"]
 
     def cells(row: dict) -> list[str]:
@@ -267,9 +273,7 @@ def write_page() -> None:
         line for one in parts["n"].values() for line in rows_of(one["rows"], "n", "d", "graph")
     ]
     dense = rows_of(parts.get("dense", {"rows": []})["rows"], "n")
-    every = RESULTS / "select_k.json"
-    if every.exists():
-        found = json.loads(every.read_text())["parts"].get("every", {"found": []})["found"]
+    if found := part("select_k", "every"):
         dense += [
             ["20,000", *cells(row)]
             for row in found
@@ -289,21 +293,20 @@ def write_page() -> None:
         for row in found.get("rows", [])
     ]
     grown = ", ".join(f"{where} {powers(found, 'n')}" for where, found in parts["n"].items())
-    text = PAGE.format(
+    return PAGE.format(
         cores=about["cores"],
         machine=f"a {about['machine']} machine",
         version=about["versions"].get("mksknn", ""),
         date=about["date"],
         sparse=markdown(["n", "d", "graph", "time", "memory", "best k"], sparse, right=3),
         dense=markdown(["n", "time", "memory", "best k"], dense, right=3) if dense else "",
-        figure="![Time against n, d, J and k_max](_static/growth.png)",
+        figure=figure("growth", "Time against n, d, J and k_max"),
         powers=grown,
         curve=markdown(["n", "d", "time", "memory"], [line[:-1] for line in curves], right=2),
         others=markdown(["with", "value", "time", "memory"], others, right=2),
         million=_million(parts.get("million"), duration),
         processes=_processes(parts.get("processes")),
     )
-    (RESULTS.parents[1] / "docs" / "scale.md").write_text(text, encoding="utf-8")
 
 
 def _million(row: dict | None, duration) -> str:
@@ -334,7 +337,11 @@ PARTS = {
     "J": with_classes,
     "k_max": with_k_max,
     "processes": processes,
+    "million": million,
 }
 
 if __name__ == "__main__":
-    run("scale", __doc__, PARTS, {"million": million, "page": write_page})
+    if "--page" in sys.argv:
+        write_page()
+    else:
+        run("scale", __doc__, PARTS)

@@ -64,14 +64,18 @@ def parse(description: str, parts: Sequence[str]) -> argparse.Namespace:
 
 
 def run(name: str, description: str, parts: dict[str, Callable], extra: dict | None = None) -> None:
-    """Run a script's parts and store what each returns; `extra` only run when named."""
-    asked = parse(description, [*parts, *(extra or {})])
+    """Run a script's parts and store what each returns.
+
+    `extra` are run when named, and to see that they do.
+    """
+    everything = {**parts, **(extra or {})}
+    asked = parse(description, list(everything))
     failed = []
-    for part in asked.parts or parts:
+    for part in asked.parts or (everything if MODE == "smallest" else parts):
         print(f"-- {name}, {part}", flush=True)
         before = at_start()
         try:
-            found = ({**parts, **(extra or {})})[part]()
+            found = everything[part]()
         except Missing as why:
             print(f"SKIPPED: {why}", flush=True)
         except Exception:  # the other parts may still run

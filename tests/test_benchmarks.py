@@ -172,3 +172,79 @@ def test_r_is_left_out_where_it_is_missing(imported, monkeypatch, capsys):
     accuracy.run(["wine"], "5 folds", kept, lambda name: "R" in name, False, False)
     assert kept["rows"] == []
     assert "SKIPPED: R class::knn.cv: Rscript is missing" in capsys.readouterr().out
+
+
+# -------------------------------------------------------------------------------------------------
+# Figures and the page on growth
+
+
+def invented():
+    """Results of every kind, made up."""
+    rng = np.random.default_rng(0)
+    bins = [[10] * 10, np.linspace(0.5, 9.5, 10).tolist(), list(range(10))]
+    methods = ("k-NN by CV", "random forest", "GP", "evidence", "averaged", "learned")
+    rows = [
+        {"set": name, "method": method, "protocol": "5x2", "task": "classification", "n": 90,
+         "error": rng.uniform(0.1, 0.3), "log_loss": rng.uniform(0.3, 0.6), "calibration": bins}
+        for name in ("wine", "tae", "iris") for method in methods
+    ]  # fmt: skip
+
+    def grown(over, values, **more):
+        rows = [{"n": 9, "d": 2, "seconds": 1e-3 * x**1.5, "MB": x, "k": 7, over: x, **more}
+                for x in values]  # fmt: skip
+        return {"rows": [*rows, {over: 9, "n": 9, "d": 2, "failed": "why", **more}],
+                "exponent": 1.5}  # fmt: skip
+
+    points = (1_000, 10_000)
+    parts = {
+        "n": {f"{graph}, {d}-D": grown("n", points, graph=graph)
+              for graph in ("symmetric", "mutual") for d in (2, 3)},
+        "grid": grown("n", points),
+        "curve": {"symmetric, 2-D": grown("n", points)},
+        "dense": grown("n", points),
+        "d": grown("d", (2, 5)),
+        "J": grown("J", (2, 4)),
+        "k_max": {"evidence_curve": grown("k_max", (5, 9)), "select_k": grown("k_max", (5, 9))},
+        "million": {"seconds": 75.0, "MB": 1024.0, "neighbors": 3.4},
+        "processes": [{"what": "a", "ratio": 1.9}, {"what": "b", "ratio": 1.0}],
+    }  # fmt: skip
+    about = {"busy": 0.0, "date": "2026-11-18", "cores": 2, "threads": 2, "machine": "x86_64"}
+    about["versions"] = {"mksknn": "1.2"}
+    scale = {name: {"about": about, "found": found} for name, found in parts.items()}
+    return {"accuracy": {"rows": rows}, "scale": {"parts": scale}}
+
+
+@pytest.fixture
+def report(imported, monkeypatch, tmp_path):
+    """The report of made-up results."""
+    found = imported("report")
+    monkeypatch.setattr(found, "RESULTS", tmp_path)
+    for name, data in invented().items():
+        (tmp_path / f"{name}.json").write_text(json.dumps(data))
+    return found
+
+
+def test_figures_are_drawn(report, imported, tmp_path):
+    pytest.importorskip("matplotlib")
+    names = imported("figures").draw(tmp_path)
+    assert sorted(names) == ["calibration", "growth", "loss_error", "ranks", "time"]
+    assert all((tmp_path / f"{name}.png").stat().st_size > 5_000 for name in names)
+
+
+def test_nothing_stored_draws_nothing(report, imported, tmp_path):
+    pytest.importorskip("matplotlib")
+    for path in tmp_path.glob("*.json"):
+        path.unlink()
+    assert imported("figures").draw(tmp_path) == []
+    assert imported("scale").make_page() == ""
+
+
+def test_the_page_on_growth(report, imported):
+    page = imported("scale").make_page()
+    assert "| 10,000 | 2 | symmetric | 1000 s | 10,000 MB | 7 |" in page
+    assert "| 9 | 2 | mutual | failed |  |  |" in page
+    assert "symmetric, 2-D n^1.50" in page
+    assert "| classes | 4 | 8 ms | 4 MB |" in page
+    assert "k_max = 5 took 75 s, of which 3.4 s ranking, and 1.0 GB" in page
+    assert "two processes were 1.90 times as fast" in page
+    assert "{" not in page
