@@ -133,5 +133,5 @@ def _checksum(members: dict[str, np.ndarray]) -> str:
         array = np.ascontiguousarray(members[name])
         digest.update(f"{name} {array.dtype.str} {np.shape(members[name])}\n".encode())
         if array.nbytes:
-            digest.update(memoryview(array.reshape(-1).view(np.uint8)))
+            digest.update(array.reshape(-1).view(np.uint8).data)
     return digest.hexdigest()

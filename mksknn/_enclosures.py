@@ -43,7 +43,7 @@ def enclose(problem: Problem, k: int, floor: float = -math.inf) -> Enclosure:
 
     Below `floor` it need not be known any better.
     """
-    opened = open_graph(problem.pairs, k, problem.plan, problem.sigmas is None)
+    opened = open_graph(problem.pairs, k, problem.plan, problem.values)
     return enclose_opened(problem, k, opened, floor)
 
 
@@ -90,7 +90,7 @@ def enclose_opened(
 def enclose_chunk(problem: Problem, ks: np.ndarray) -> list[Enclosure]:
     """Neighbouring k of a whole sweep: a sparse one takes over its neighbour's order and peak."""
     found: list[Enclosure] = []
-    opener = Opener(problem.pairs, problem.plan, problem.sigmas is None)
+    opener = Opener(problem.pairs, problem.plan, problem.values)
     for k in ks[::-1].tolist():
         start = found[-1].optimum.ratio if found else None
         found.append(enclose_opened(problem, k, opener.open(k), start=start))

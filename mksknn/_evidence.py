@@ -13,7 +13,7 @@ import numpy as np
 
 from ._enclosures import Enclosure, enclose_chunk
 from ._metrics import Metric
-from ._plan import open_graph
+from ._plan import ONE, open_graph
 from ._problem import RATIO_BOUNDS, Problem, pose
 from ._threads import Executor, map_chunks, progress_bar
 from ._validation import check_executor, check_flag
@@ -181,7 +181,7 @@ def evaluate_all(problem: Problem, executor: Executor | None, progress: bool) ->
         problem.for_workers(),
         chunks,
         executor=executor,
-        threads=problem.plan.side_by_side(problem.ks),
+        threads=problem.plan.side_by_side(problem.ks, problem.values),
         progress=progress,
         name="evaluating",
     )
@@ -263,7 +263,7 @@ def log_evidence(
     assert problem.sigmas is not None
     k, (sigma0, sigma2) = int(problem.ks[0]), problem.sigmas
     profile, ratio = problem.profile(k), sigma2 / sigma0
-    opened = open_graph(problem.pairs, k, problem.plan, many=False)
+    opened = open_graph(problem.pairs, k, problem.plan, ONE)
     value = profile.value_at(sigma0, ratio, opened.logdet(ratio))
     if not check_flag(return_gradient, "return_gradient"):
         return value

@@ -174,7 +174,7 @@ def _peak(n: int, k_max: int, d: int) -> float:
     return 12.0 * n * k_max + 24.0 * n * d + thread_count() * 16.0 * max(n, SORT_BLOCK)
 
 
-# Which route. Measured by benchmarks/neighbors.py --routes on 2 cores.
+# Which route. Measured by benchmarks/neighbors.py routes on 2 cores.
 _SORT_SHARE = 4  # the full sort beats the scan from about k_max = n / 4 on
 # Of 300 points or fewer it ranks 5 neighbours in 0.3 ms in 2 dimensions as the tree does, and in a
 # third of the scan's time in 10; and kernels that are not called need not be compiled.

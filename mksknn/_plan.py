@@ -20,7 +20,7 @@ from ._validation import check_memory
 
 BACKENDS = ("auto", "lapack", "cholmod", "superlu")
 
-_DENSE_SIZE = 600  # so small, LAPACK wins however few the edges (benchmarks/evidence.py --backends)
+_DENSE_SIZE = 600  # so small, LAPACK wins however few the edges (benchmarks/curve.py backends)
 _DENSE_SHARE = 0.05  # edges over n^2: so many, it wins without asking for the fill
 # A multiplication of CHOLMOD (one thread) takes as long as so many of LAPACK's (by tiles, two
 # threads): 6.1 to 7.5 where a tenth of the factor fills, 7.3 to 9.2 where less does (n = 3,000 and
@@ -32,7 +32,9 @@ _FIRST_GUESS, _GUESSED_POWER = 12, 0.5
 _DENSE_BYTES = 10.0  # an n x n matrix of doubles and some room
 # One reduction took as long as 5 to 8 Cholesky factorizations for n = 300 to 1,500, and a search
 # over r takes 6 to 7 of those, with more work around them than a small matrix is worth.
-_REDUCE_SIZE = 800
+_REDUCE_SIZE, _REDUCTION = 800, 10
+# Ratios that are asked for: at fixed sigmas, in a search over r, and to integrate over r.
+ONE, SEARCH, INTEGRAL = 1, 7, 40
 
 
 @dataclass(frozen=True)
@@ -42,20 +44,24 @@ class Plan:
     n: int
     sparse: str  # the backend of sparse graphs, "cholmod" or "superlu"
     dense_from: int  # graphs of this k and above go to LAPACK
-    reduce: bool  # LAPACK: one reduction for all ratios, or a factorization for each
     memory: float | None  # bytes that were free
 
     def dense(self, k: int) -> bool:
         """Whether LAPACK serves graph k."""
         return k >= self.dense_from
 
-    def side_by_side(self, ks: np.ndarray) -> bool:
-        """Whether several k at once keep the threads busy.
+    def reduces(self, values: int) -> bool:
+        """Whether LAPACK reduces a matrix once for all of so many ratios."""
+        return values > (1 if self.n <= _REDUCE_SIZE else _REDUCTION)
+
+    def side_by_side(self, ks: np.ndarray, values: int) -> bool:
+        """Whether several k at once keep the threads busy, if so many ratios are asked of each.
 
         LAPACK is called without the GIL, sparse backends keep it; and a large factorization uses
-        all threads by itself.
+        all threads by itself, but no reduction does.
         """
-        return self.n < TILED and bool((ks >= self.dense_from).any())
+        dense = bool((ks >= self.dense_from).any())
+        return dense and (self.n < TILED or self.reduces(values))
 
 
 def sparse_backend() -> str:
@@ -66,14 +72,14 @@ def sparse_backend() -> str:
 def make_plan(pairs: Pairs, backend: str, memory: float | None) -> Plan:
     """Decide for every graph up to the largest k of the pairs, with so many bytes free."""
     n = pairs.n
-    reduce, never = n <= _REDUCE_SIZE, pairs.k_max + 1
+    never = pairs.k_max + 1
     if backend == "cholmod" and cholmod() is None:
         raise ImportError(
             "backend='cholmod' needs scikit-sparse: pip install 'scikit-sparse' (with SuiteSparse "
             "older than 7.4 'scikit-sparse<0.5'), or leave backend out"
         )
     if backend in ("cholmod", "superlu"):
-        return Plan(n, backend, never, reduce, memory)
+        return Plan(n, backend, never, memory)
     fits = memory is None or _DENSE_BYTES * n * n < memory
     if backend == "lapack" or n <= _DENSE_SIZE:
         check_memory(
@@ -81,14 +87,14 @@ def make_plan(pairs: Pairs, backend: str, memory: float | None) -> Plan:
             f"a dense factorization of {n} points",
             "lower k_max, so that the graph stays sparse, or the number of points",
         )
-        return Plan(n, sparse_backend(), 0, reduce, memory)
+        return Plan(n, sparse_backend(), 0, memory)
     if not fits:
-        return Plan(n, sparse_backend(), never, reduce, memory)
+        return Plan(n, sparse_backend(), never, memory)
     # fill grows with k: find the first k from which it is too much
     high = int(np.searchsorted(pairs.count, _DENSE_SHARE * n * n, side="right"))
     if sparse_backend() == "superlu":
-        return Plan(n, "superlu", high, reduce, memory)
-    return Plan(n, "cholmod", _last_sparse(pairs, high - 1) + 1, reduce, memory)
+        return Plan(n, "superlu", high, memory)
+    return Plan(n, "cholmod", _last_sparse(pairs, high - 1) + 1, memory)
 
 
 def _last_sparse(pairs: Pairs, k_max: int) -> int:
@@ -106,10 +112,10 @@ def _last_sparse(pairs: Pairs, k_max: int) -> int:
     return low
 
 
-def open_graph(pairs: Pairs, k: int, plan: Plan, many: bool = True) -> Determinants:
-    """The log-determinants of graph k; `many` says that more than one ratio will be asked for."""
+def open_graph(pairs: Pairs, k: int, plan: Plan, values: int) -> Determinants:
+    """The log-determinants of graph k, of which about so many will be asked for."""
     if plan.dense(k):
-        return Tridiagonal(pairs, k) if many and plan.reduce else Cholesky(pairs, k)
+        return Tridiagonal(pairs, k) if plan.reduces(values) else Cholesky(pairs, k)
     if plan.sparse == "superlu":
         return SuperLU(pairs, k)
     return Cholmod(pairs, k, memory=plan.memory)
@@ -125,15 +131,15 @@ _REACH = 0.7
 class Opener:
     """`open_graph` for falling k, neighbours in one fill-reducing order."""
 
-    def __init__(self, pairs: Pairs, plan: Plan, many: bool = True) -> None:
-        self._pairs, self._plan, self._many = pairs, plan, many
+    def __init__(self, pairs: Pairs, plan: Plan, values: int) -> None:
+        self._pairs, self._plan, self._values = pairs, plan, values
         self._shared: tuple[int, Pairs] | None = None  # a k, and the points in its order
 
     def open(self, k: int) -> Determinants:
         """Graph k."""
         if self._shared is not None and k >= _REACH * self._shared[0]:
             return Cholmod(self._shared[1], k, "natural", self._plan.memory)
-        opened = open_graph(self._pairs, k, self._plan, self._many)
+        opened = open_graph(self._pairs, k, self._plan, self._values)
         in_order = opened.reordered()
         self._shared = None if in_order is None else (k, in_order)
         return opened

@@ -6,7 +6,7 @@ Matplotlib is imported by the functions that draw, so that the library works wit
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -106,7 +106,11 @@ def plot_curve(
     >>> [text.get_text() for text in ax.get_legend().get_texts()]
     ['symmetric, formulation II', 'best k = 3']
     """
-    kinds = {EvidenceCurve: _draw_evidence, LooCurve: _draw_loo, Posterior: _draw_posterior}
+    kinds: dict[type, Any] = {
+        EvidenceCurve: _draw_evidence,
+        LooCurve: _draw_loo,
+        Posterior: _draw_posterior,
+    }
     if type(curve) not in kinds:
         raise TypeError(
             "curve must be an EvidenceCurve, a LooCurve or a Posterior; "
@@ -227,7 +231,7 @@ class _Drawn:
     above: Line2D
     below: Line2D
     inside: Line2D
-    best: Line2D | None = None
+    best: Any = None  # a Line2D
 
 
 def _draw_line(
@@ -241,7 +245,7 @@ def _draw_line(
 ) -> Line2D:
     """Draw a curve; `_fit` decides later which of its points are shown on the edge."""
     marker = "." if len(k) <= _MARKED else ""
-    (line,) = ax.plot(k, values, marker=marker, linewidth=1.4, label=label)
+    line: Any = ax.plot(k, values, marker=marker, linewidth=1.4, label=label)[0]
     if unbounded is None:
         unbounded = np.zeros(len(k), bool)
     style = {"color": line.get_color(), "markersize": 6, "zorder": 4}
@@ -253,7 +257,7 @@ def _draw_line(
     return line
 
 
-def _draw_best(ax, line: Line2D, k: int, value: float) -> None:
+def _draw_best(ax, line: Any, k: int, value: float) -> None:
     line.drawn.best = _circle(ax, k, value, line.get_color(), f"best k = {k}")
 
 
@@ -338,7 +342,7 @@ def _fit(ax) -> None:
 
 
 def _place_best(ax, curve: _Drawn, low: float, high: float) -> None:
-    k = curve.best.get_xdata()
+    k = np.asarray(curve.best.get_xdata())
     value = curve.values[np.searchsorted(curve.k, k)]
     if low <= value[0] <= high:
         curve.best.set_transform(ax.transData)

@@ -21,6 +21,7 @@ import numpy as np
 
 from ._loo import score
 from ._metrics import Metric
+from ._plan import INTEGRAL
 from ._problem import RATIO_BOUNDS, Problem, Question, Ranking, pose
 from ._quadrature import Skipped, Slice, sigma0_integral, slice_graph
 from ._race import ENCLOSED, Standing, first_depth
@@ -335,7 +336,7 @@ class _Sweep:
             (problem.for_workers(), floor),
             ks.tolist(),
             executor=standing.executor,
-            threads=problem.plan.side_by_side(ks),
+            threads=problem.plan.side_by_side(ks, INTEGRAL),
         )
         for at, one in zip(positions.tolist(), made, strict=True):
             standing.level[at] = ENCLOSED

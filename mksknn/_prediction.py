@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import os
 import reprlib
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -272,7 +273,7 @@ def prepare(
     )
 
 
-def _check_agreement(model: object, given: dict[str, object], center: bool) -> None:
+def _check_agreement(model: object, given: Mapping[str, object], center: bool) -> None:
     """Refuse arguments that say something else than the model."""
     if not isinstance(model, Selection | Posterior):
         raise TypeError(
@@ -299,7 +300,10 @@ def _check_agreement(model: object, given: dict[str, object], center: bool) -> N
 
 def _same(one: object, other: object) -> bool:
     if isinstance(one, Metric) and isinstance(other, Metric):
-        return np.array_equal(one.matrix, other.matrix) and np.array_equal(one.center, other.center)
+        pairs = [(one.matrix, other.matrix), (one.center, other.center)]
+        return all(
+            a is b or (a is not None and b is not None and np.array_equal(a, b)) for a, b in pairs
+        )
     return one is other or one == other
 
 
@@ -621,7 +625,7 @@ def _metric_to_file(metric: Metric) -> tuple[dict, dict[str, np.ndarray]]:
 def _metric_from_file(about: object, arrays: dict[str, np.ndarray]) -> str | Metric:
     if not isinstance(about, dict):
         return one_of(about, METRICS, "metric")
-    parts = {
+    parts: dict[str, Any] = {
         name: tuple(value) if name == "columns" and value else value
         for name, value in about.items()
     }
@@ -643,7 +647,7 @@ def _floats(arrays: dict[str, np.ndarray], name: str, shape: tuple[int, ...]) ->
     return np.ascontiguousarray(array, dtype=np.float64)
 
 
-def _require(held: bool, message: str) -> None:
+def _require(held: bool | np.bool_, message: str) -> None:
     if not held:
         raise ValueError(message)
 

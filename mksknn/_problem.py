@@ -16,7 +16,7 @@ import numpy as np
 from ._graphs import Pairs, pairs_by_rank
 from ._metrics import Metric, check_metric, points_and_name
 from ._neighbors import Neighbors, rank
-from ._plan import BACKENDS, Plan, make_plan
+from ._plan import BACKENDS, ONE, SEARCH, Plan, make_plan
 from ._targets import Targets, encode
 from ._validation import (
     GRAPHS,
@@ -136,6 +136,11 @@ class Problem:
     backend: str
     plan: Plan
     ranking: Ranking | None  # None at a worker
+
+    @property
+    def values(self) -> int:
+        """How many determinants of a graph the evidence of one k takes."""
+        return SEARCH if self.sigmas is None else ONE
 
     @property
     def depth(self) -> int:

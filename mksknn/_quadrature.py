@@ -15,7 +15,7 @@ import numpy as np
 
 from ._determinants import Determinants
 from ._enclosures import Enclosure, enclose_opened
-from ._plan import open_graph
+from ._plan import INTEGRAL, open_graph
 from ._problem import Problem
 from ._search import chebyshev_error
 
@@ -88,7 +88,7 @@ class _Density:
 
 def slice_graph(problem: Problem, k: int, floor: float = -math.inf) -> Slice | Skipped:
     """Integrate over r at graph k, unless its evidence is no higher than `floor` anywhere."""
-    opened = open_graph(problem.pairs, k, problem.plan)
+    opened = open_graph(problem.pairs, k, problem.plan, INTEGRAL)
     found = enclose_opened(problem, k, opened, floor)
     if found.upper <= floor:
         return Skipped(found.upper)

@@ -126,7 +126,7 @@ class Index:
                 run_blocks(work, self.n, _TREE_ROWS)
             self.radii = radii
         if self.graph == "symmetric":
-            tree = tree_with_radii(tree, np.ascontiguousarray(radii[:, -1]), self._code)
+            tree = tree_with_radii(tree, np.ascontiguousarray(self.radii[:, -1]), self._code)
         self._tree: Tree = tree
 
     def _build_scan(self, space: Space, radii: np.ndarray | None) -> None:
@@ -143,8 +143,9 @@ class Index:
                 run_blocks(work, self.n, SCAN_ROWS)
             self.radii = radii
         if self.graph == "symmetric":
-            self._products.adopt(radii[:, -1])
-            self._target = self._target._replace(radii=np.ascontiguousarray(radii[:, -1]))
+            reach = np.ascontiguousarray(self.radii[:, -1])
+            self._products.adopt(reach)
+            self._target = self._target._replace(radii=reach)
 
     def _build_rows(self, space: Space, radii: np.ndarray | None) -> None:
         if self.graph != "knn":
@@ -190,8 +191,9 @@ class Index:
         search = {"tree": self._search_tree, "scan": self._scan, "rows": self._search_rows}
         near_i, near_d, *adopters = search[self.route](new)
         graph = GRAPHS.index(self.graph)
-        arrays = _join(near_i, near_d, *adopters, self._enters, self.radii, len(self.ks), graph)
-        return Links(*arrays, near_i[:, 0].copy())
+        lists = _join(near_i, near_d, *adopters, self._enters, self.radii, len(self.ks), graph)
+        starts, indices, distances, own, back = lists
+        return Links(starts, indices, distances, own, back, near_i[:, 0].copy())
 
     def _room(self, n_rows: int) -> tuple[np.ndarray, np.ndarray]:
         return np.empty((n_rows, self.k_max), np.int32), np.empty((n_rows, self.k_max))

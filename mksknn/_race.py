@@ -21,7 +21,7 @@ from ._bounds import (
     tail_bounds,
 )
 from ._enclosures import Enclosure, enclose
-from ._plan import open_graph
+from ._plan import ONE, open_graph
 from ._problem import Problem, Question, Ranking
 from ._spectra import diagonal_stand_in, local_pays, local_stand_in
 from ._tails import bound_tail
@@ -150,7 +150,7 @@ class Standing:
             (problem.for_workers(), floor),
             ks.tolist(),
             executor=self.executor,
-            threads=problem.plan.side_by_side(ks),
+            threads=problem.plan.side_by_side(ks, problem.values),
         )
         for at, one in zip(positions.tolist(), found, strict=True):
             self.note(at, one)
@@ -181,7 +181,7 @@ class Standing:
         else:
             ratio = guess_ratio(problem, k) * (1.0 if dense else _ABOVE)
         ratio = min(max(ratio, problem.ratio_bounds[0]), problem.ratio_bounds[1])
-        opened = open_graph(problem.pairs, k, problem.plan, many=False)
+        opened = open_graph(problem.pairs, k, problem.plan, ONE)
         bounds = anchor_bounds(problem, opened, ratio)
         if bounds is None:
             self._anchors_pay = False

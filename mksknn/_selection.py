@@ -9,7 +9,7 @@ import numpy as np
 
 from ._loo import Scored, score
 from ._metrics import Metric
-from ._plan import make_plan, open_graph
+from ._plan import ONE, make_plan, open_graph
 from ._problem import RATIO_BOUNDS, Question, Ranking, pose
 from ._race import find_best, first_depth
 from ._threads import Executor, progress_bar
@@ -256,7 +256,7 @@ def _sigmas_of_score(question: Question, scored: Scored, k: int, ratio: float) -
     value = None
     if scored.graph != "knn":
         plan = make_plan(scored.pairs, question.backend, question.memory)
-        opened = open_graph(scored.pairs, k, plan, many=False)
+        opened = open_graph(scored.pairs, k, plan, ONE)
         value = profile.value(ratio, opened.logdet(ratio))
     at_bound = ratio in question.ratio_bounds
     return {"sigma0": sigma0, "sigma2": ratio * sigma0, "log_evidence": value, "at_bound": at_bound}

@@ -75,8 +75,9 @@ class Blend:
     def parts(self) -> Parts:
         """The same for the kernels."""
         begins = np.append(np.searchsorted(self.k, self.ks), len(self.k))
-        plain = self.inverse_sigma0 is None
-        inverse = np.zeros(len(self.k)) if plain else self.inverse_sigma0
+        inverse = self.inverse_sigma0
+        if inverse is None:
+            inverse = np.zeros(len(self.k))
         return Parts(begins, self.ratio, inverse, self.weight)
 
 

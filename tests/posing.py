@@ -4,7 +4,7 @@ import numpy as np
 
 from mksknn._graphs import components, fill_laplacian, pairs_by_rank
 from mksknn._neighbors import rank
-from mksknn._plan import make_plan, open_graph
+from mksknn._plan import ONE, SEARCH, make_plan, open_graph
 from mksknn._problem import pose
 
 
@@ -21,7 +21,7 @@ def pairs_of(X, graph, k_max=None):
 
 def opened_graph(pairs, k, backend, many=True):
     """The determinants of graph k by one backend, with memory for all of it."""
-    return open_graph(pairs, k, make_plan(pairs, backend, None), many)
+    return open_graph(pairs, k, make_plan(pairs, backend, None), SEARCH if many else ONE)
 
 
 def lower_laplacian(pairs, k):

@@ -7,7 +7,7 @@ from posing import pairs_of, problem_of
 import mksknn
 from mksknn import _plan
 from mksknn._cholmod import cholmod
-from mksknn._plan import Opener, make_plan, open_graph, sparse_backend
+from mksknn._plan import INTEGRAL, ONE, SEARCH, Opener, make_plan, open_graph, sparse_backend
 from mksknn._threads import limit_threads
 
 REAL = pytest.mark.skipif(cholmod() is None, reason="scikit-sparse is missing")
@@ -20,7 +20,7 @@ def chain(n=900, k_max=400, seed=13):
 
 
 def backend_of(pairs, k, plan):
-    return open_graph(pairs, k, plan).backend
+    return open_graph(pairs, k, plan, SEARCH).backend
 
 
 def test_choice_of_a_backend():
@@ -81,11 +81,12 @@ def test_one_reduction_or_many_factorizations():
     small = pairs_of(np.random.default_rng(15).normal(size=(60, 2)), "symmetric")
     plan = make_plan(small, "lapack", None)
     assert plan.reduce
-    assert open_graph(small, 5, plan).free_ratios
-    assert not open_graph(small, 5, plan, many=False).free_ratios
+    assert open_graph(small, 5, plan, SEARCH).free_ratios
+    assert not open_graph(small, 5, plan, ONE).free_ratios
     large = pairs_of(np.random.default_rng(16).normal(size=(900, 1)), "symmetric", 2)
     plan = make_plan(large, "lapack", None)
-    assert not plan.reduce and not open_graph(large, 2, plan).free_ratios
+    assert not open_graph(large, 2, plan, SEARCH).free_ratios
+    assert open_graph(large, 2, plan, INTEGRAL).free_ratios
 
 
 def test_memory_is_read_once_and_goes_with_the_problem(memory):
@@ -115,7 +116,7 @@ def test_superlu_takes_over(scikit_sparse):
 def test_neighbours_share_an_order_down_to_a_point():
     """Within reach no graph is analyzed for an order of its own; below, a new one is found."""
     pairs = chain(n=700, k_max=20)
-    opener = Opener(pairs, make_plan(pairs, "cholmod", None))
+    opener = Opener(pairs, make_plan(pairs, "cholmod", None), SEARCH)
     orders = {}
     for k in range(20, 3, -1):
         shared = opener._shared
