@@ -35,7 +35,7 @@ help:
 	@echo "make soak       ten minutes of random calls against the literal answers (MINUTES=1)"
 	@echo "make mutants    breaks a line in each kernel and bound: do tests notice? (ONLY=_tree)"
 	@echo "make floors     the smoke tests with the lowest versions that setup.cfg allows"
-	@echo "make lint       ruff: rules and formatting   (make format rewrites)"
+	@echo "make lint       ruff: rules and formatting (make format rewrites); mypy: types"
 	@echo "make docs       the pages, in docs/_build/html, warnings are errors"
 	@echo "make docs-check the same, then opened in headless Chromium"
 	@echo "make bench      every script in benchmarks/, on a quiet machine (SCRIPTS=\"loo scale\": these)"
@@ -94,6 +94,7 @@ floors:
 lint: $(VENV)/.ready-lint
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
+	$(PY) -m mypy
 
 format: $(VENV)/.ready-lint
 	$(PY) -m ruff check --fix .

@@ -151,17 +151,17 @@ class Trials:
         self._stand_in = self._foretold.stand_in
         low, high = problem.ratio_bounds
         ratios = _foretold_peak(problem, k, self._foretold) * np.cumprod(_STEPS)
-        self._ratios = np.unique(np.concatenate([ratios[(ratios > low) & (ratios < high)], [high]]))
-        self._logdets = self._stand_in.logdets(self._ratios)
-        values = [self._profile.value(r, d) for r, d in zip(self._ratios, self._logdets)]
+        self.ratios = np.unique(np.concatenate([ratios[(ratios > low) & (ratios < high)], [high]]))
+        self._logdets = self._stand_in.logdets(self.ratios)
+        values = [self._profile.value(r, d) for r, d in zip(self.ratios, self._logdets)]
         # Cells of r, each up to one of the ratios. The stand-in's profile rises to its peak and
         # falls after it, so its highest value in a cell is at an end, or the peak itself.
         highest, peak = _peak(problem, k, self._stand_in)
-        top = int(np.searchsorted(self._ratios, peak))
+        top = int(np.searchsorted(self.ratios, peak))
         self._cells = np.array(values) + slack(problem)
         self._cells[top + 1 :] = self._cells[top:-1].copy()
         self._cells[top] = highest
-        self._errors = np.zeros(len(self._ratios))  # of the stand-in in each cell, at least
+        self._errors = np.zeros(len(self.ratios))  # of the stand-in in each cell, at least
 
     @property
     def bound(self) -> float:
@@ -170,27 +170,27 @@ class Trials:
 
     def next(self, floor: float) -> float | None:
         """The ratio to try next, if one or two more values promise a bound below the floor."""
-        foretold = self._foretold.logdets(self._ratios)
+        foretold = self._foretold.logdets(self.ratios)
         errors = np.array([self._errors_by(at, one) for at, one in enumerate(foretold.tolist())])
         errors = np.maximum(errors, self._errors)
         one = self._bounds(errors)
         if one.min() <= floor:
-            return float(self._ratios[np.argmin(one)])
+            return float(self.ratios[np.argmin(one)])
         two = self._bounds(np.maximum(errors[:, None], errors[None, :]))
         if two.min() <= floor:
-            return float(self._ratios[np.argmin(two.min(axis=0))])
+            return float(self.ratios[np.argmin(two.min(axis=0))])
         return None
 
     def add(self, ratio: float, logdet: float) -> None:
         """Take in the value at a ratio that was next."""
-        at = int(np.searchsorted(self._ratios, ratio))
+        at = int(np.searchsorted(self.ratios, ratio))
         self._errors = np.maximum(self._errors, self._errors_by(at, logdet))
 
     def _errors_by(self, at: int, logdet: float) -> np.ndarray:
         """The least error in each cell, if this is log|L_k + r I| at one of the ratios."""
         rounding = _ROUNDING * (self._profile.n + abs(logdet))
         error = max(self._logdets[at] - logdet - rounding, 0.0)
-        fading = np.minimum(self._ratios[at] / self._ratios, 1.0) ** self._stand_in.power
+        fading = np.minimum(self.ratios[at] / self.ratios, 1.0) ** self._stand_in.power
         return error * fading
 
     def _bounds(self, errors: np.ndarray) -> np.ndarray:

@@ -7,17 +7,17 @@ from posing import opened_graph, problem_of
 
 import mksknn
 from mksknn._bounds import (
+    Trials,
     anchor_bounds,
-    diagonal_stand_in,
     guess_ratio,
     identity_bounds,
-    local_stand_in,
     slack,
     stand_in_bound,
     tail_bounds,
 )
 from mksknn._cholmod import cholmod
 from mksknn._enclosures import enclose, enclose_chunk
+from mksknn._spectra import Foretold, diagonal_stand_in, local_stand_in
 from mksknn._tails import bound_tail
 
 GRAPHS = ("mutual", "symmetric")
@@ -88,6 +88,54 @@ def test_bounds_without_an_inverse_hold_and_tighten(kind, graph):
         assert (diagonal <= identity + allowed).all()
         assert (local <= diagonal + allowed).all()
         assert allowed < 1e-7
+
+
+@pytest.mark.parametrize("graph", GRAPHS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_bounds_by_one_and_two_determinants_hold_and_tighten(kind, graph):
+    """Whatever the ratios that were tried."""
+    for problem, best in cases(kind, graph, seeds=(0, 1)):
+        if problem.sigmas is not None:
+            continue
+        for k in (1, 2, 5, 12, 21):
+            opened = opened_graph(problem.pairs, k, "lapack")
+            for places in ((0,), (3, 20), (-1, 8), (30, 31, 5)):
+                trials = Trials(problem, k)
+                bound = trials.bound
+                for ratio in trials.ratios[[min(at, len(trials.ratios) - 1) for at in places]]:
+                    trials.add(ratio, opened.logdet(ratio))
+                    assert best[k - 1] - slack(problem) <= trials.bound <= bound
+                    bound = trials.bound
+
+
+def test_one_determinant_rules_out_a_k_in_many_dimensions():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(1000, 10))
+    y = (X[:, 0] * X[:, 1] > 0) ^ (rng.random(1000) < 0.1)
+    problem = problem_of(X, y, k_max=20)
+    curve = mksknn.evidence_curve(X, y, k_max=20)
+    best = curve.log_evidence.max()
+    taken = [enclose(problem, k, best).factorizations for k in (10, 14, 18)]
+    assert taken == [1, 1, 1]
+    for k in (10, 14, 18):
+        found = enclose(problem, k, best)
+        assert found.lower <= curve.log_evidence[k - 1] <= found.upper <= best
+
+
+@pytest.mark.parametrize("graph", GRAPHS)
+def test_what_is_foretold_is_near(graph):
+    """A determinant to a nat or two, and the best ratio."""
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(700, 3))
+    y = np.sin(2 * X[:, 0]) + 0.5 * rng.normal(size=700)
+    problem = problem_of(X, y, graph=graph, k_max=12)
+    curve = mksknn.evidence_curve(X, y, graph=graph, k_max=12)
+    for k in (4, 12):
+        foretold, opened = Foretold(problem.pairs, k), opened_graph(problem.pairs, k, "lapack")
+        ratios = np.array([0.01, 0.1, 1.0, 10.0])
+        assert np.abs(foretold.logdets(ratios) - opened.logdets(ratios)).max() < 5.0
+        peak = curve.sigma2[k - 1] / curve.sigma0[k - 1]
+        assert 0.5 < guess_ratio(problem, k) / peak < 2.0
 
 
 @pytest.mark.parametrize("backend", ANCHORED)
