@@ -48,6 +48,13 @@ def sweep(client: Client, n: int, folder: Path) -> None:
     X, y = make_data(n)
     workers = sorted(client.scheduler_info()["workers"])
     print(f"{n} points, every k from 1 to {n - 1}, {len(workers)} workers")
+    # the first task of a process loads what it needs, or compiles it: once, and not the sweep's
+    few = [mksknn.evidence_curve, X[:20], y[:20]]
+    _, cold = timed(
+        client.gather, [client.submit(*few, workers=one, pure=False) for one in workers]
+    )
+    mksknn.evidence_curve(X[:20], y[:20])
+    print(f"the workers are ready after {cold:.1f} s")
     fig, (left, right) = plt.subplots(1, 2, figsize=(10, 3.8), layout="constrained")
     end = 0.0
     for colour, graph in (("C0", "mutual"), ("C1", "symmetric")):

@@ -405,8 +405,21 @@ def plot_decision(
         Their labels or values.
     model : Selection or Posterior, optional
         What to predict with.
-    k, graph, sigma0, sigma2, ties, task, center, metric
-        As in :func:`predict`.
+    k : int, optional
+        Number of neighbours, in place of a model. Alone it gives the plain vote or average.
+    graph : str, optional
+        "knn", "mutual" or "symmetric". By default the model's, without one "symmetric".
+    sigma0, sigma2 : float, optional
+        Both or neither, in place of a model.
+    ties : str
+        Which class wins a tie of votes: "nearest", that of the nearest neighbour, or "lowest", the
+        first in sorted order.
+    task : str
+        "auto" (float y is regression, anything else classes), "classification" or "regression".
+    center : bool
+        Regression: whether the mean is taken off y. With a model its own choice counts.
+    metric : str or Metric, optional
+        Of points, so not "precomputed". By default the model's, without one "euclidean".
     resolution : int
         Number of grid points along each axis.
     margin : float
@@ -420,6 +433,11 @@ def plot_decision(
     -------
     matplotlib.axes.Axes
         The axes drawn on.
+
+    See Also
+    --------
+    predict : The predictions themselves.
+    plot_curve : Curves over k.
 
     Examples
     --------

@@ -3,7 +3,9 @@
 import doctest
 import importlib
 import inspect
+import pathlib
 import pkgutil
+import re
 
 import pytest
 
@@ -79,6 +81,22 @@ def test_functions_are_documented(name):
     assert [title for title in found if title in expected] == expected
     summary = inspect.cleandoc(function.__doc__).splitlines()[0]
     assert summary.endswith(".")
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_references_stand_by_themselves(name):
+    """Every parameter is explained where it is, and related functions are named."""
+    assert not re.search(r"^\s+As (in|for) ", FUNCTIONS[name].__doc__, re.MULTILINE)
+    alone = {"show_config", "selected_inverse", "make_sinc3c", "load_pima", "load_new_thyroid"}
+    assert "See Also" in sections(FUNCTIONS[name]) or name.rpartition(".")[2] in alone
+
+
+def test_the_reference_has_every_public_name():
+    page = pathlib.Path(__file__).parents[1] / "docs" / "reference.rst"
+    if not page.exists():
+        pytest.skip("the pages are not here")
+    listed = set(re.findall(r"^   ([\w.]+)$", page.read_text(encoding="utf-8"), re.MULTILINE))
+    assert {name.removeprefix("mksknn.") for name in PUBLIC} <= listed
 
 
 @pytest.mark.parametrize("name", CLASSES)
