@@ -117,3 +117,20 @@ def test_public_names_are_sorted_and_exist():
     assert len(set(names)) == len(names)
     for name in names:
         assert hasattr(mksknn, name)
+
+
+def test_data_goes_one_way():
+    """The order of the files in CONTRIBUTING is the one in which they import each other."""
+    root = pathlib.Path(__file__).parents[1]
+    if not (root / "CONTRIBUTING.md").exists():
+        pytest.skip("CONTRIBUTING.md is not here")
+    drawn = re.search(
+        r"## The rooms.*?```text\n(.*?)```", (root / "CONTRIBUTING.md").read_text(), re.DOTALL
+    )
+    order = re.findall(r"\b_\w+", drawn.group(1))
+    package = pathlib.Path(mksknn.__path__[0])
+    assert sorted(order) == sorted(path.stem for path in package.glob("_[a-z]*.py"))
+    for at, name in enumerate(order):
+        source = (package / f"{name}.py").read_text(encoding="utf-8")
+        found = re.findall(r"^\s*from \.(\w*) import (\w+)", source, re.MULTILINE)
+        assert {one or other for one, other in found} <= set(order[:at]), name
