@@ -133,7 +133,8 @@ def plot_curve(
     _scale_k(ax, curve.k, k_scale)
     _fit(ax)
     ax.spines[["top", "right"]].set_visible(False)
-    ax.legend(frameon=False)
+    # the marks of a selection stand on the lower edge: the legend stays clear of them
+    ax.legend(frameon=False, borderaxespad=0.5 if selection is None else 1.3)
     return ax
 
 
