@@ -89,9 +89,7 @@ def draw_tasks(ax, tasks: list, workers: list, colour: str, label: str, at: floa
     ]
     rows, start, stop = np.array(done).T
     zero = start.min() - at
-    ax.barh(
-        rows, stop - start, 0.5, start - zero, color=colour, edgecolor="white", lw=0.5, label=label
-    )
+    ax.barh(rows, stop - start, 0.5, start - zero, color=colour, lw=0, label=label)
     return stop.max() - zero
 
 
