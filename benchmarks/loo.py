@@ -1,7 +1,5 @@
 """Leave-one-out for every k against scikit-learn, which refits for every point and k.
 
-    python benchmarks/loo.py
-
 The data are the first 1,000 of scikit-learn's digits (64 columns, 10 classes). Ours is timed whole:
 the ranking, the errors of k = 1..999, and the log scores with the best ratio of each k. All k of
 scikit-learn's ``cross_val_score(KNeighborsClassifier(k), cv=LeaveOneOut(), n_jobs=2)`` would take
@@ -17,36 +15,32 @@ import numpy as np
 from sklearn.datasets import load_digits
 from sklearn.model_selection import LeaveOneOut, cross_val_score
 from sklearn.neighbors import KNeighborsClassifier
-from timing import best_times, save, verdict
+from timing import best_times, peak_memory, run, size, verdict
 
 import mksknn
-from mksknn._loo import loo_scores
-from mksknn._neighbors import rank
-from mksknn._targets import encode
 
-N = 1_000
-SAMPLE = (1, 10, 50, 200, 500, 999)
+N = size(1_000, 300, 60)
+SAMPLE = size((1, 10, 50, 200, 500, 999), (1, 50, 299), (1, 59))
 GOAL = 1_000
 
 
-def main() -> None:
+def every() -> dict:
+    """All k, errors and log scores."""
     data = load_digits()
     X, y = np.ascontiguousarray(data.data[:N], dtype=float), data.target[:N]
     graphs = ("knn", "mutual", "symmetric")
     for graph in graphs:
         mksknn.loo_curve(X, y, graph=graph, k_max=20)  # compile
         mksknn.loo_curve(X, X[:, 20], graph=graph, k_max=20)
-    rank(X, N - 1, "euclidean")
 
     ours = best_times(
         5, **{graph: lambda graph=graph: mksknn.loo_curve(X, y, graph=graph) for graph in graphs}
     )
-    ranked, targets = rank(X, N - 1, "euclidean"), encode(y, N, "auto", "auto", True)
+    ranked = mksknn.neighbors(X)
     parts = best_times(
         5,
-        ranking=lambda: rank(X, N - 1, "euclidean"),
-        errors=lambda: loo_scores(ranked, targets, "knn", (1e-6, 1e6), log_score=False),
-        errors_and_log_scores=lambda: loo_scores(ranked, targets, "knn", (1e-6, 1e6)),
+        ranking=lambda: mksknn.neighbors(X),
+        scores=lambda: mksknn.loo_curve(ranked, y),
     )
     print("mksknn, all k, seconds:", {name: round(t, 4) for name, t in ours.items()})
     print("of which, knn:", {name: round(t, 4) for name, t in parts.items()})
@@ -67,17 +61,23 @@ def main() -> None:
     print(f"scikit-learn over all k, scaled from k = {SAMPLE}: {theirs:.0f} s")
     rows = [
         verdict(
-            f"LOO and log score, all k, n=1,000, {graph}: sklearn (scaled) / mksknn",
+            f"LOO and log score, all k, n={N:,}, {graph}: sklearn (scaled) / mksknn",
             theirs / ours[graph],
             at_least=GOAL,
             seconds=(ours[graph], theirs),
         )
         for graph in graphs
     ]
-    save(
-        "loo", {"rows": rows, "seconds": {"mksknn": ours, "parts": parts, "sklearn_scaled": theirs}}
-    )
+    return {"rows": rows, "seconds": ours | parts | {"sklearn (scaled)": theirs}}
+
+
+def memory() -> list[dict]:
+    """Beyond the ranking, errors and scores take little."""
+    setup = f"from curve import digits; X, y = digits({N}); mksknn.loo_curve(X[:50], y[:50])"
+    peak = peak_memory(setup, "mksknn.loo_curve(X, y)")
+    what = f"peak memory of loo_curve, all k, n={N:,}, in n^2 doubles"
+    return [verdict(what, peak * 2**20 / (8.0 * N * N)) | {"MB": peak}]
 
 
 if __name__ == "__main__":
-    main()
+    run("loo", __doc__, {"every": every, "memory": memory})

@@ -1,19 +1,20 @@
-"""Neighbour ranking against scikit-learn and SciPy.
+"""Neighbour ranking against scikit-learn, SciPy's k-d tree, FAISS and PyNNDescent.
 
-python benchmarks/neighbors.py            the goals, as ratios in one run
-python benchmarks/neighbors.py --routes   our own routes against each other
+python benchmarks/neighbors.py            the comparisons
+python benchmarks/neighbors.py routes     our own routes against each other
+
+FAISS computes in single precision, and PyNNDescent's lists are approximate: the share of the true
+neighbours that it found is printed and stored. Both are warmed up first, and use all threads.
 """
 
 from __future__ import annotations
 
-import argparse
-import subprocess
-import sys
+import importlib
 
 import numpy as np
 from scipy.spatial import cKDTree
 from sklearn.neighbors import NearestNeighbors
-from timing import best_times, peak_memory, save, verdict
+from timing import best_times, peak_memory, run, size, verdict
 
 import mksknn
 from mksknn._neighbors import rank
@@ -23,73 +24,98 @@ def cloud(n: int, d: int) -> np.ndarray:
     return np.random.default_rng(0).normal(size=(n, d))
 
 
-def goals() -> None:
+def found(module: str) -> bool:
+    """Whether a peer is installed; says so where it is not."""
+    try:
+        importlib.import_module(module)
+    except ImportError:
+        print(f"SKIPPED: {module} is not installed")
+        return False
+    return True
+
+
+def sklearn_calls(X: np.ndarray, k: int, *algorithms: str) -> dict:
+    def call(algorithm):
+        one = NearestNeighbors(n_neighbors=k, algorithm=algorithm, n_jobs=-1)
+        return lambda: one.fit(X).kneighbors()
+
+    return {f"sklearn {algorithm}": call(algorithm) for algorithm in algorithms}
+
+
+def faiss_calls(X: np.ndarray, k: int) -> dict:
+    """The exhaustive index, built and asked: it finds the point itself too."""
+    if not found("faiss"):
+        return {}
+    import faiss
+
+    single = X.astype(np.float32)
+
+    def call():
+        index = faiss.IndexFlatL2(X.shape[1])
+        index.add(single)
+        return index.search(single, k + 1)
+
+    return {"FAISS flat": call}
+
+
+def pynndescent_calls(X: np.ndarray, k: int) -> dict:
+    if size(False, False, True) or not found("pynndescent"):  # it compiles for half a minute
+        return {}
+    import pynndescent
+
+    call = lambda X=X: pynndescent.NNDescent(X, n_neighbors=k + 1, random_state=0)  # noqa: E731
+    call(X[:1000])  # compiles
+    return {"PyNNDescent": call}
+
+
+def compare(what: str, X: np.ndarray, k: int, peers: dict, goals: dict) -> list[dict]:
+    """Ours against each of the peers, all taking turns."""
+    mksknn.neighbors(X[:2000], min(k, 5))
+    times = best_times(3, mksknn=lambda: mksknn.neighbors(X, k), **peers)
     rows = []
-    X = cloud(5_000, 10)
-    mksknn.neighbors(X[:100])
-    times = best_times(
-        mksknn=lambda: mksknn.neighbors(X),
-        sklearn=lambda: (
-            NearestNeighbors(n_neighbors=len(X) - 1, algorithm="brute", n_jobs=2)
-            .fit(X)
-            .kneighbors()
-        ),
-    )
-    print(times)
-    ratio = times["sklearn"] / times["mksknn"]
-    both = times["mksknn"], times["sklearn"]
-    what = "full ranking, n=5,000 d=10: sklearn brute / mksknn"
-    rows.append(verdict(what, ratio, at_least=2, seconds=both))
-
-    X = cloud(20_000, 3)
-    mksknn.neighbors(X[:1000], 5)
-    times = best_times(
-        mksknn=lambda: mksknn.neighbors(X, 30),
-        tree=lambda: cKDTree(X).query(X, 31, workers=2),
-    )
-    print(times)
-    ratio = times["mksknn"] / times["tree"]
-    both = times["mksknn"], times["tree"]
-    what = "top 30, n=20,000 d=3: mksknn / cKDTree(workers=2)"
-    rows.append(verdict(what, ratio, at_most=1.3, seconds=both))
-
-    X = cloud(20_000, 20)
-    mksknn.neighbors(X[:2000], 5)
-    times = best_times(
-        mksknn=lambda: mksknn.neighbors(X, 30),
-        sklearn=lambda: (
-            NearestNeighbors(n_neighbors=30, algorithm="brute", n_jobs=2).fit(X).kneighbors()
-        ),
-    )
-    print(times)
-    ratio = times["mksknn"] / times["sklearn"]
-    both = times["mksknn"], times["sklearn"]
-    what = "top 30, n=20,000 d=20: mksknn / sklearn brute"
-    rows.append(verdict(what, ratio, at_most=1.0, seconds=both))
-
-    setup = "X = np.random.default_rng(0).normal(size=(40_000, 20)); mksknn.neighbors(X[:2000], 50)"
-    peak, result = peak_memory(setup, "mksknn.neighbors(X, 50)"), 40_000 * 50 * 12 / 2**20
-    print(f"top 50, n=40,000 d=20: peak {peak:.0f} MB for a result of {result:.0f} MB")
-    what = "peak memory / result (n^2 doubles would be 533)"
-    rows.append(verdict(what, peak / result, at_most=3))
-
-    ratio = import_time("mksknn") / import_time("numba, scipy.sparse, scipy.linalg")
-    what = "import mksknn / import numba, scipy.sparse, scipy.linalg"
-    rows.append(verdict(what, ratio, at_most=1.3))
-    save("neighbors", rows)
+    for peer in peers:
+        both = times["mksknn"], times[peer]
+        goal = {"at_most": goals[peer]} if peer in goals else {}
+        rows.append(verdict(f"{what}: mksknn / {peer}", both[0] / both[1], seconds=both, **goal))
+    if "PyNNDescent" in peers:
+        lists, true = peers["PyNNDescent"]().neighbor_graph[0], mksknn.neighbors(X, k).indices
+        hits = [len(np.intersect1d(a, b)) for a, b in zip(lists[::50], true[::50])]
+        rows[-1]["recall"] = float(np.mean(hits)) / k
+        print(f"(PyNNDescent found {rows[-1]['recall']:.1%} of the true neighbours)")
+    return rows
 
 
-def import_time(modules: str) -> float:
-    """Seconds of a fresh process's import, best of five."""
-    code = f"import time; t = time.perf_counter(); import {modules}; print(time.perf_counter() - t)"
-    command = [sys.executable, "-c", code]
-    runs = [subprocess.run(command, capture_output=True, text=True, check=True) for _ in range(5)]
-    return min(float(run.stdout) for run in runs)
+def full() -> list[dict]:
+    """Every point ranked."""
+    n = size(5_000, 2_000, 200)
+    X = cloud(n, 10)
+    peers = sklearn_calls(X, n - 1, "brute") | faiss_calls(X, n - 1)
+    return compare(f"full ranking, n={n:,} d=10", X, n - 1, peers, {"sklearn brute": 0.5})
+
+
+def few() -> list[dict]:
+    """The nearest 30, in few dimensions and in many."""
+    n = size(20_000, 5_000, 300)
+    X = cloud(n, 3)
+    peers = {"cKDTree(workers=2)": lambda: cKDTree(X).query(X, 31, workers=2)}
+    peers |= sklearn_calls(X, 30, "kd_tree") | pynndescent_calls(X, 30)
+    rows = compare(f"top 30, n={n:,} d=3", X, 30, peers, {"cKDTree(workers=2)": 1.3})
+    X = cloud(n, 20)
+    peers = sklearn_calls(X, 30, "brute") | faiss_calls(X, 30) | pynndescent_calls(X, 30)
+    return rows + compare(f"top 30, n={n:,} d=20", X, 30, peers, {"sklearn brute": 1.0})
+
+
+def memory() -> list[dict]:
+    n = size(40_000, 10_000, 500)
+    setup = f"X = np.random.default_rng(0).normal(size=({n}, 20)); mksknn.neighbors(X[:2000], 50)"
+    peak, result = peak_memory(setup, "mksknn.neighbors(X, 50)"), n * 50 * 12 / 2**20
+    what = f"neighbors, n={n:,} d=20, top 50: peak memory / the result's"
+    return [verdict(what, peak / result, at_most=3) | {"MB": peak}]
 
 
 def routes() -> None:
     print(f"{'n':>7}{'d':>4}{'k_max':>7}   sort / scan / tree, seconds")
-    for n in (500, 2_000, 10_000):
+    for n in size((500, 2_000, 10_000), (500, 2_000), (100,)):
         for d in (2, 4, 6, 8, 12, 20):
             X = cloud(n, d)
             for k_max in (5, 20, n // 32, n // 8, n // 4, n // 2):
@@ -103,6 +129,4 @@ def routes() -> None:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--routes", action="store_true")
-    routes() if parser.parse_args().routes else goals()
+    run("neighbors", __doc__, {"full": full, "few": few, "memory": memory}, {"routes": routes})

@@ -1,8 +1,8 @@
-"""The posterior over k against a sampler, and averaged predictions against those of a single k.
+"""The posterior over k against a sampler at equal accuracy, and against choosing one k.
 
-python benchmarks/posterior.py            both
-python benchmarks/posterior.py sampler    time against Metropolis at equal accuracy of p(k)
-python benchmarks/posterior.py accuracy   error and log-loss on real sets, 10-fold
+python benchmarks/posterior.py
+
+How good averaged predictions are: benchmarks/accuracy.py.
 """
 
 from __future__ import annotations
@@ -13,12 +13,11 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
-from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_wine
-from sklearn.model_selection import GridSearchCV, StratifiedKFold
-from sklearn.neighbors import KNeighborsClassifier
-from timing import best_times, save
+from sets import standardise
+from timing import best_times, run, size, timed_apart, verdict
 
 import mksknn
+from mksknn.datasets import load_new_thyroid, load_pima
 
 sys.path.append(str(Path(__file__).parents[1] / "tests"))
 import naive  # the sampler of the tests
@@ -26,43 +25,18 @@ import naive  # the sampler of the tests
 ACCURACY = 0.01  # of p(k), total variation, that the sampler is asked for; ours is 1e-6 or better
 
 
-def standardise(X: np.ndarray, like: np.ndarray) -> np.ndarray:
-    spread = like.std(axis=0)
-    return (X - like.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
-
-
-def real_sets() -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """Six real sets; every fourth point of the largest."""
-    sets = {
-        "iris": load_iris(return_X_y=True),
-        "wine": load_wine(return_X_y=True),
-        "breast cancer": load_breast_cancer(return_X_y=True),
-    }
-    X, y = load_digits(return_X_y=True)
-    sets["digits, every 4th"] = X[::4], y[::4]
-    for name, data in [
-        ("pima", mksknn.datasets.load_pima()),
-        ("new thyroid", mksknn.datasets.load_new_thyroid()),
-    ]:
-        sets[name] = data.X, data.y
-    return sets
-
-
-# ---------------------------------------------------------------------------------------------
-# Against a sampler
-
-
-def against_sampler(steps: int = 40_000, k_max: int = 60) -> list[dict]:
+def sampler() -> list[dict]:
     """Time of the exact posterior, and of Metropolis at an accuracy of `ACCURACY`.
 
     The error of a sampler falls with the root of its steps, so a run of `steps` tells how many a
     given accuracy takes: steps * (error / ACCURACY)^2. The sampler gets its eigenvalues for
     nothing: only its steps are timed, by the difference of two runs.
     """
+    steps, k_max = size((40_000, 60), (5_000, 60), (50, 10))
     rows = []
-    for name, graph in (("pima", "symmetric"), ("new thyroid", "mutual")):  # p(k) is broad
-        X, y = real_sets()[name]
-        X = standardise(X, X)
+    sets = (("pima", load_pima(), "symmetric"), ("new thyroid", load_new_thyroid(), "mutual"))
+    for name, data, graph in sets:  # p(k) is broad in both
+        X, y = standardise(data.X), data.y
         options = {"ks": list(range(1, k_max + 1)), "graph": graph}
         exact = mksknn.posterior(X, y, max_skipped=0.0, **options)
         call = partial(mksknn.posterior, X, y, **options)
@@ -78,101 +52,28 @@ def against_sampler(steps: int = 40_000, k_max: int = 60) -> list[dict]:
             errors.append(0.5 * np.abs(seen - exact.probability).sum())
         error = float(np.mean(errors))
         needed = steps * (error / ACCURACY) ** 2
-        sampler = float(np.mean(took)) / steps * needed
-        rows.append(
-            {
-                "set": name,
-                "graph": graph,
-                "n": len(X),
-                "k_max": k_max,
-                "seconds": ours,
-                "steps": steps,
-                "error_of_sampler": error,
-                "accuracy": ACCURACY,
-                "steps_needed": needed,
-                "seconds_of_sampler": sampler,
-                "ratio": sampler / ours,
-            }
-        )
+        seconds = float(np.mean(took)) / steps * needed
         print(
-            f"{name}, {graph}, n={len(X)}, k=1..{k_max}: ours {ours:.3f} s; {steps} steps are "
-            f"{error:.4f} off p(k), so {ACCURACY:g} takes {needed:.2g} steps, {sampler:.0f} s: "
-            f"{sampler / ours:.0f} times as long",
-            flush=True,
+            f"   {steps} steps are {error:.4f} off p(k), so {ACCURACY:g} takes {needed:.2g} steps"
         )
+        what = (
+            f"posterior, {name}, {graph}, n={len(X)}: Metropolis to {ACCURACY:g} of p(k) / mksknn"
+        )
+        rows.append(verdict(what, seconds / ours, seconds=(ours, seconds)))
     return rows
 
 
-# ---------------------------------------------------------------------------------------------
-# Against a single k
-
-
-def predictors() -> dict:
-    """Functions of (X, y, X_new) that return (labels, probabilities)."""
-
-    def ours(make):
-        def fit(X, y, X_new):
-            found = mksknn.predict(X, y, X_new, make(X, y))
-            return found.label, found.probability
-
-        return fit
-
-    def sklearn_knn(X, y, X_new):
-        largest = int(0.9 * len(X)) - 1
-        ks = np.unique(np.r_[1:31, np.geomspace(31, max(largest, 32), 15).astype(int)])
-        search = GridSearchCV(
-            KNeighborsClassifier(),
-            {"n_neighbors": ks[ks <= largest]},
-            cv=StratifiedKFold(10, shuffle=True, random_state=0),
-        )
-        search.fit(X, y)
-        return search.predict(X_new), search.predict_proba(X_new)
-
-    return {
-        "one k, evidence": ours(lambda X, y: mksknn.select_k(X, y)),
-        "one k, loo_log": ours(lambda X, y: mksknn.select_k(X, y, criterion="loo_log")),
-        "all k, evidence": ours(lambda X, y: mksknn.posterior(X, y)),
-        "all k, loo_log": ours(lambda X, y: mksknn.posterior(X, y, weights="loo_log")),
-        "scikit-learn, k by CV": sklearn_knn,
+def memory_and_time() -> list[dict]:
+    """Every k of 1,000 points: the posterior against the selection alone."""
+    n = size(1_000, 500, 100)
+    setup = f"from curve import digits; X, y = digits({n}); mksknn.CALL(X[:100], y[:100])"
+    found = {
+        name: timed_apart(setup.replace("CALL", name), f"mksknn.{name}(X, y)", repeats=3)
+        for name in ("posterior", "select_k")
     }
-
-
-def accuracy() -> list[dict]:
-    """Error and log-loss of each predictor on each set, 10-fold, columns standardised."""
-    rows = []
-    names = list(predictors())
-    print(f"\n{'error / log-loss':<20}" + "".join(f"{name:>24}" for name in names))
-    for title, (X, y) in real_sets().items():
-        wrong, loss = dict.fromkeys(names, 0.0), dict.fromkeys(names, 0.0)
-        codes = np.unique(y, return_inverse=True)[1]
-        for train, test in StratifiedKFold(10, shuffle=True, random_state=1).split(X, y):
-            inside, outside = (standardise(X[part], X[train]) for part in (train, test))
-            for name, fit in predictors().items():
-                label, probability = fit(inside, y[train], outside)
-                wrong[name] += (label != y[test]).sum()
-                own = probability[np.arange(len(test)), codes[test]]
-                # scikit-learn's votes give 0; its own log_loss cuts at the precision of floats
-                loss[name] -= np.log(np.maximum(own, np.finfo(float).eps)).sum()
-        row = {"set": title, "n": len(X)}
-        for name in names:
-            row[name] = {"error": wrong[name] / len(X), "log_loss": loss[name] / len(X)}
-        rows.append(row)
-        cells = (f"{row[name]['error']:.3f} / {row[name]['log_loss']:.3f}" for name in names)
-        print(f"{title:<20}" + "".join(f"{cell:>24}" for cell in cells), flush=True)
-    mean = {
-        name: {key: float(np.mean([row[name][key] for row in rows])) for key in rows[0][name]}
-        for name in names
-    }
-    cells = (f"{mean[name]['error']:.3f} / {mean[name]['log_loss']:.3f}" for name in names)
-    print(f"{'mean':<20}" + "".join(f"{cell:>24}" for cell in cells))
-    return [*rows, {"set": "mean", **mean}]
+    ratio = found["posterior"]["seconds"] / found["select_k"]["seconds"]
+    return [verdict(f"posterior / select_k, all k, n={n:,}", ratio) | found]
 
 
 if __name__ == "__main__":
-    parts = sys.argv[1:] or ["sampler", "accuracy"]
-    results = {}
-    if "sampler" in parts:
-        results["sampler"] = against_sampler()
-    if "accuracy" in parts:
-        results["accuracy"] = accuracy()
-    save("posterior", results)
+    run("posterior", __doc__, {"sampler": sampler, "selection": memory_and_time})

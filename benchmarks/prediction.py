@@ -1,17 +1,18 @@
 """Prediction against scikit-learn's k-NN at its best algorithm, both fitted beforehand.
 
-python benchmarks/prediction.py             everything
-python benchmarks/prediction.py --small     a tenth of the points, to try it
+python benchmarks/prediction.py single      one row at a time, and what preparing costs
+python benchmarks/prediction.py batches     as many new rows as training points
+
+Without a part: both.
 """
 
 from __future__ import annotations
 
-import argparse
 import pickle
 
 import numpy as np
 from sklearn.neighbors import KNeighborsClassifier
-from timing import best_times, save, verdict
+from timing import best_times, run, size, verdict
 
 import mksknn
 
@@ -29,7 +30,7 @@ def data(n: int, n_new: int, d: int) -> tuple[np.ndarray, np.ndarray, np.ndarray
 
 def compile_all(d: int) -> None:
     """Compile what will be timed, on less data."""
-    X, y, X_new = data(2000, 500, d)
+    X, y, X_new = data(size(2_000, 2_000, 200), size(500, 500, 20), d)
     mksknn.neighbors(X, K)
     for graph in GRAPHS:
         predictor = mksknn.prepare(X, y, k=K, graph=graph)
@@ -84,27 +85,33 @@ def preparing(n: int, d: int) -> list[dict]:
     for graph in GRAPHS:
         ratio = times[graph] / times["neighbors"]
         rows.append(verdict(f"prepare, {graph}, {n:,} x {d}: time / neighbors", ratio, at_most=1.0))
-        size = len(pickle.dumps(calls[graph]()))
+        held = len(pickle.dumps(calls[graph]()))
         what = f"prepare, {graph}, {n:,} x {d}: memory / X"
-        rows.append(verdict(what, size / X.nbytes, at_most=3.0))
+        rows.append(verdict(what, held / X.nbytes, at_most=3.0))
     return rows
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--small", action="store_true", help="a tenth of the points")
-    share = 10 if parser.parse_args().small else 1
+SHARE = size(1, 10, 200)  # of the points, to try it
+
+
+def single() -> list[dict]:
+    """One row at a time, and what preparing costs."""
     rows = []
-    for d in (3, 10, 20, 30):
-        compile_all(d)
     for n, d in ((100_000, 3), (50_000, 10), (50_000, 30)):
-        rows += one_row(n // share, d)
-        rows += preparing(n // share, d)
-    rows += batch(10_000 // share, 20, "brute")
-    rows += batch(100_000 // share, 3, "kd_tree")
-    if share == 1:
-        save("prediction", rows)
+        compile_all(d)
+        rows += one_row(n // SHARE, d)
+        rows += preparing(n // SHARE, d)
+    return rows
+
+
+def batches() -> list[dict]:
+    """As many new rows as training points."""
+    rows = []
+    for n, d, algorithm in ((10_000, 20, "brute"), (100_000, 3, "kd_tree")):
+        compile_all(d)
+        rows += batch(n // SHARE, d, algorithm)
+    return rows
 
 
 if __name__ == "__main__":
-    main()
+    run("prediction", __doc__, {"single": single, "batches": batches})

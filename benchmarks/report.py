@@ -16,9 +16,12 @@ import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
+from scipy.stats import rankdata, studentized_range
+
 RESULTS = Path(__file__).parent / "results"
+DOCS = Path(__file__).parents[1] / "docs"
 README = Path(__file__).parents[1] / "README.md"
-PEERS = re.compile("sklearn|scikit|GridSearch|NumPy|cKDTree|Metropolis|MCMC|sampler", re.IGNORECASE)
 GRAPHS = re.compile(r", (knn|mutual|symmetric)\b")
 
 
@@ -28,9 +31,16 @@ def load(name: str) -> object:
     return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
 
 
+def part(name: str, which: str) -> object:
+    """What a part of a script has stored, None if nothing."""
+    stored = load(name)
+    found = stored.get("parts", {}).get(which) if isinstance(stored, dict) else None
+    return None if found is None else found["found"]
+
+
 def rows(data: object) -> Iterator[dict]:
-    """The ratios with a goal, wherever in the results they are."""
-    if isinstance(data, dict) and {"what", "ratio", "goal", "met"} <= data.keys():
+    """The ratios, wherever in the results they are."""
+    if isinstance(data, dict) and {"what", "ratio"} <= data.keys():
         yield data
     elif isinstance(data, dict):
         for value in data.values():
@@ -53,21 +63,41 @@ def markdown(header: list[str], body: list[list[str]], right: int) -> str:
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
+def fill(words: str) -> str:
+    """Words in lines."""
+    return textwrap.fill(" ".join(words.split()), 99)
+
+
+def figure(name: str, words: str) -> str:
+    """A figure of benchmarks/figures.py, if it has been drawn."""
+    return (
+        f"![{words}](_static/{name}.png)\n" if (DOCS / "_static" / f"{name}.png").exists() else ""
+    )
+
+
 # -------------------------------------------------------------------------------------------------
 # Against others
 
 WORDS = (  # what the scripts' rows say -> what a reader understands
-    (r"^select_k, n=([\d,]*\d)$", r"`select_k`: the best of all k, \1 points"),
+    (r"^select_k, n=([\d,]*\d).*$", r"`select_k`: the best of all k, \1 points"),
+    (r"^evidence_curve, n=([\d,]*\d).*$", r"`evidence_curve`: every k, \1 points"),
     (r"^LOO and log score, all k, n=([\d,]*\d)", r"`loo_curve`: every k, \1 points"),
+    (r"^posterior, ([\w ]+), n=(\d+)", r"`posterior`: all k, \1, \2 points"),
+    (r"^learn_metric, n=([\d,]*\d) d=(\d+)", r"`learn_metric`: \1 points, \2 columns"),
     (r"^full ranking, n=([\d,]+) d=(\d+)", r"`neighbors`: a full ranking, \1 points, \2D"),
     (r"^top (\d+), n=([\d,]+) d=(\d+)", r"`neighbors`: the nearest \1, \2 points, \3D"),
+    (r"^one row(, \w+)?, ([\d,]+) x (\d+), k=\d+", r"`prepare`d\1: one row, \2 points, \3D"),
+    (r"^prepared(, \w+)?, ([\d,]+) x ([\d,]+), d=(\d+), k=\d+", r"`prepare`d\1: \3 by \2, \4D"),
     (r"^predict(, \w+)?, ([\d,]+) x ([\d,]+), d=(\d+), k=\d+", r"`predict`\1: \3 by \2, \4D"),
     (r"^GridSearchCV over 1\.\.(\d+)", r"`GridSearchCV` over k = 1..\1"),
     (r"^NumPy slogdet and L-BFGS for each k", "NumPy: `slogdet` and L-BFGS for each k"),
-    (r"^sklearn brute", "scikit-learn, brute force"),
+    (r"^Metropolis to ([\d.]+) of p\(k\)", r"Metropolis sampler, until p(k) is \1 off"),
+    (r"^sklearn (\w+)", r"scikit-learn, `\1`"),
     (r"^sklearn", "scikit-learn"),
     (r"^cKDTree\(workers=2\)", "SciPy's `cKDTree`, 2 workers"),
     (r"^cKDTree", "SciPy's `cKDTree`,"),
+    (r"^FAISS flat", "FAISS, exhaustive, single precision"),
+    (r"^PyNNDescent", "PyNNDescent, approximate"),
     (r" \(scaled\)$", " *"),
 )
 
@@ -101,98 +131,241 @@ def times_as_fast(ratio: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Seconds, as they are read: 0.012 s, 3.4 s, 140 s, 2.3 h."""
+    """Seconds, as they are read: 3.2 ms, 0.12 s, 3.4 s, 140 s, 2.3 h."""
     if seconds >= 5400:
         return f"{seconds / 3600:.2g} h"
     if seconds >= 100:
         return f"{float(f'{seconds:.2g}'):.0f} s"
-    return f"{seconds:.2g} s"
+    if seconds < 0.0001:
+        return f"{seconds * 1e6:.2g} µs"
+    return f"{seconds:.2g} s" if seconds >= 0.01 else f"{seconds * 1e3:.2g} ms"
 
 
-def speed(worst_graph: bool) -> str:
-    """The comparisons with peers; with `worst_graph` the least favourable of the graphs only."""
-    chosen: dict[tuple[str, str], tuple[float, dict]] = {}
+def speed(worst: bool) -> str:
+    """The comparisons with peers; with `worst` the least favourable graph and peer of each task."""
+    chosen: dict[tuple, tuple[float, list[str]]] = {}
     for row in (row for those in all_rows().values() for row in those):
-        if not PEERS.search(row["what"]):
+        if "theirs" not in row:
             continue
         task, peer, ratio = compare(row)
-        key = (GRAPHS.sub("", task) if worst_graph else task, peer)
+        task = in_words(GRAPHS.sub("", task) if worst else task)
+        key = (task,) if worst else (task, peer)
         if key not in chosen or ratio < chosen[key][0]:
-            chosen[key] = ratio, row
-    if not chosen:
+            seconds = [duration(row["ours"]), duration(row["theirs"])]
+            line = [task, in_words(peer), *seconds, times_as_fast(ratio)]
+            chosen[key] = ratio, line
+    header = ["task", "compared with", "mksknn", "the other", "mksknn is"]
+    return markdown(header, [line for _, line in chosen.values()], right=3) if chosen else ""
+
+
+def first_use() -> str:
+    """How long Numba compiles, once."""
+    found = part("startup", "example")
+    if not found:
         return ""
-    timed = any("ours" in row for _, row in chosen.values())
-    body = []
-    for (task, peer), (ratio, row) in chosen.items():
-        seconds = [duration(row[side]) if side in row else "" for side in ("ours", "theirs")]
-        body.append([in_words(task), in_words(peer), *seconds * timed, times_as_fast(ratio)])
-    header = ["task", "compared with", *["mksknn", "the other"] * timed, "mksknn is"]
-    return markdown(header, body, right=3 if timed else 1)
+    cold, warm = (duration(found["first use"][name]) for name in ("cold", "warm"))
+    return fill(
+        f"Numba compiles on first use: the example above took {cold} the first time after an "
+        f"installation, import included. The result is kept on disk, and later processes took "
+        f"{warm}."
+    )
 
 
 # -------------------------------------------------------------------------------------------------
 # How good the predictions are
 
-METHODS = {  # of accuracy.json -> what the table calls them
-    "k-NN by CV": "scikit-learn's k-NN, k by 10-fold cross-validation",
-    "random forest": "scikit-learn's random forest, 300 trees",
-    "evidence": "mksknn, the k of highest evidence",
-    "posterior": "mksknn, averaged over k by evidence",
-    "loo_log": "mksknn, averaged over k by leave-one-out log score",
-    "learned": "mksknn, the same with a learned distance",
+METHODS = {  # of accuracy.json -> (what a table for each set calls them, and one of all sets)
+    "k-NN by CV": ("k-NN, CV", "scikit-learn's k-NN, k and weights by 10-fold cross-validation"),
+    "NCA, k-NN by CV": ("NCA, k-NN", "the same after scikit-learn's NCA"),
+    "R class::knn.cv": ("R `class`", "R's `class::knn`, k by leave-one-out"),
+    "random forest": ("forest", "scikit-learn's random forest, 300 trees"),
+    "GP": ("GP", "scikit-learn's Gaussian process"),
+    "linear": ("linear", "logistic regression (ridge regression)"),
+    "evidence": ("evidence", "mksknn, the k of highest evidence"),
+    "posterior": ("posterior", "mksknn, averaged over k by evidence"),
+    "loo_log": ("LOO", "mksknn, the k of best leave-one-out log score"),
+    "averaged": ("averaged", "mksknn, averaged over k by leave-one-out log score"),
+    "learned": ("learned", "mksknn, the same with a learned distance"),
+    "learned, posterior": (
+        "learned, posterior",
+        "mksknn, learned distance, averaged over k by evidence",
+    ),
 }
+OURS = ("evidence", "posterior", "loo_log", "averaged", "learned", "learned, posterior")
+FRONT = ("k-NN by CV", "random forest", "GP", "evidence", "averaged", "learned")
+PROTOCOLS = {
+    "5x2": "5 x 2 cross-validation (two halves, five times)",
+    "5 folds": "5-fold cross-validation",
+}
+# Why another method is better where it is: written by hand, after a look at the set.
+WHY: dict[str, str] = {}
 
 
-def accuracy() -> str:
+class Scores:
+    """The sets of a task on which all methods have been tried, by one protocol."""
+
+    def __init__(self, task: str) -> None:
+        stored = load("accuracy") or {"rows": []}
+        those = [row for row in stored["rows"] if row["task"] == task and row["method"] in METHODS]
+        self.sets: list[str] = []
+        self.methods: list[str] = []
+        self.protocol = ""
+        for protocol in PROTOCOLS:  # the first of those with most sets
+            by = {(row["set"], row["method"]): row for row in those if row["protocol"] == protocol}
+            methods = [name for name in METHODS if any(name == method for _, method in by)]
+            names = dict.fromkeys(name for name, _ in by)
+            sets = [name for name in names if all((name, method) in by for method in methods)]
+            if (len(sets), len(methods)) > (len(self.sets), len(self.methods)):
+                self.sets, self.methods, self.protocol, self.by = sets, methods, protocol, by
+
+    def __bool__(self) -> bool:
+        return bool(self.sets)
+
+    def table(self, what: str) -> np.ndarray:
+        """A score for each set and method."""
+        return np.array([[self.by[s, m][what] for m in self.methods] for s in self.sets])
+
+    def mean(self, method: str, what: str) -> float:
+        return float(np.mean([self.by[name, method][what] for name in self.sets]))
+
+    def ranks(self, what: str) -> np.ndarray:
+        """Mean rank of each method over the sets, 1 for the best."""
+        return rankdata(self.table(what), axis=1).mean(axis=0)
+
+    def critical_difference(self) -> float:
+        """Nemenyi's: mean ranks that differ by less do not differ at the level of 5%."""
+        count = len(self.methods)
+        q = studentized_range.ppf(0.95, count, np.inf) / np.sqrt(2.0)
+        return float(q * np.sqrt(count * (count + 1) / (6.0 * len(self.sets))))
+
+    def calibration_error(self, method: str) -> float:
+        """How far stated probabilities are from the share that is right, over all sets."""
+        bins = np.sum([self.by[name, method]["calibration"] for name in self.sets], axis=0)
+        return float(np.abs(bins[1] - bins[2]).sum() / bins[0].sum())
+
+
+def accuracy(names: tuple[str, ...] = FRONT) -> str:
     """Means over the classification sets that every method has been run on."""
-    stored = load("accuracy")
-    if not stored:
+    scores = Scores("classification")
+    if not set(OURS) & set(scores.methods):
         return ""
-    kept = {
-        (row["set"], row["method"]): row
-        for row in stored["rows"]
-        if "log_loss" in row and row["method"] in METHODS and row.get("protocol") != "5x2"
-    }
-    methods = [name for name in METHODS if any(method == name for _, method in kept)]
-    names = dict.fromkeys(name for name, _ in kept)
-    sets = [name for name in names if all((name, method) in kept for method in methods)]
-    if not sets:
-        return ""
-
-    def mean(method: str, what: str) -> float:
-        return sum(kept[name, method][what] for name in sets) / len(sets)
-
+    more = len(names) > len(FRONT)
     body = [
         [
-            METHODS[method],
-            f"{mean(method, 'error'):.1%}",
-            f"{mean(method, 'log_loss'):.3f}",
-            duration(mean(method, "fit")),
+            METHODS[method][1].replace(" (ridge regression)", ""),
+            f"{scores.mean(method, 'error'):.1%}",
+            f"{scores.mean(method, 'log_loss'):.3f}",
+            *[f"{scores.mean(method, 'brier'):.3f}", f"{scores.calibration_error(method):.1%}"]
+            * more,
+            duration(scores.mean(method, "fit")),
+            *[duration(scores.mean(method, "predict_one"))] * more,
         ]
-        for method in methods
+        for method in names
+        if method in scores.methods
     ]
-    table = markdown(["method", "error", "log-loss", "time to fit"], body, right=3)
-    most = max(kept[name, methods[0]]["n"] for name in sets)
+    header = ["method", "error", "log-loss", *["Brier", "off"] * more, "time to fit"]
+    header += ["one row"] * more
+    table = markdown(header, body, right=len(header) - 1)
+    most = max(scores.by[name, scores.methods[0]]["n"] for name in scores.sets)
     words = (
-        f"Means over {len(sets)} real data sets of at most {most} rows, each by 5-fold "
-        "cross-validation; scaling, k and distance are learned inside the fold. Log-loss judges "
-        "the probabilities: lower is better, and being sure and wrong is expensive. The time to "
-        "fit includes choosing k."
+        f"Means over {len(scores.sets)} real data sets of at most {most} rows, each by "
+        f"{PROTOCOLS[scores.protocol]}; scaling, k and distance are learned inside the fold. "
+        "Log-loss judges the probabilities: lower is better, and being sure and wrong is "
+        "expensive. The time to fit, processor seconds of one thread, includes choosing k."
     )
-    return f"{table}\n\n{textwrap.fill(words, 99)}"
+    if more:
+        words += (
+            " *Brier* is the mean squared error of the probabilities; *off*: how far the "
+            "probability of the predicted class is from the share of predictions that is right."
+        )
+    return f"{table}\n\n{fill(words)}"
 
 
-def first_use() -> str:
-    """How long Numba compiles, once."""
-    found = [one["first use"] for one in load("evidence") or [] if "first use" in one]
-    if not found:
+def per_set(scores: Scores, what: str, digits: int = 3) -> str:
+    """A score on every set, the best in bold, means and ranks below."""
+    values = scores.table(what)
+    body = []
+    for name, line in zip(scores.sets, values):
+        cells = [f"{value:.{digits}f}" for value in line]
+        if what != "coverage":
+            least = f"{line.min():.{digits}f}"
+            cells = [f"**{cell}**" if cell == least else cell for cell in cells]
+        body.append([name, *cells])
+    if what in ("error", "log_loss"):
+        body.append(["*mean*", *(f"{value:.{digits}f}" for value in values.mean(axis=0))])
+    if what != "coverage":
+        body.append(["*mean rank*", *(f"{rank:.1f}" for rank in scores.ranks(what))])
+    header = ["", *(METHODS[method][0] for method in scores.methods)]
+    return markdown(header, body, right=len(scores.methods))
+
+
+def losses(scores: Scores, what: str, best: str = "learned", slack: float = 0.01) -> str:
+    """Where another method is better than ours by more than `slack`, and why if that is known."""
+    peers = [method for method in scores.methods if method not in OURS]
+    if best not in scores.methods or not peers:
         return ""
-    cold, warm = duration(found[0]["cold"]), duration(found[0]["warm"])
-    words = (
-        f"Numba compiles on first use: the first `select_k` after an installation took {cold}, "
-        f"import included. The result is kept on disk, and later processes took {warm}."
-    )
-    return textwrap.fill(words, 99)
+    lines = []
+    for name in scores.sets:
+        rival = min(peers, key=lambda method: scores.by[name, method][what])
+        theirs, ours = scores.by[name, rival][what], scores.by[name, best][what]
+        if ours - theirs > slack * (1.0 if what != "rmse" else theirs):
+            words = f"{name}: {METHODS[rival][0]} {theirs:.3f}, ours {ours:.3f}."
+            lines.append(f"- {words} {WHY.get(name, '')}".rstrip())
+    named = {"error": "error", "log_loss": "log-loss", "rmse": "RMSE", "nlpd": "log density"}[what]
+    said = f"By {named}, on {len(lines)} of {len(scores.sets)} sets"
+    return "\n".join([f"{said}{':' if lines else '.'}", "", *lines, ""])
+
+
+def regression() -> str:
+    """The four sets of values."""
+    scores = Scores("regression")
+    if not scores:
+        return ""
+    parts = [
+        fill(
+            f"{len(scores.sets)} sets by {PROTOCOLS[scores.protocol]}: root mean squared error, "
+            "negative log predictive density (lower is better), and the share of new values "
+            "within their 95% intervals. Methods without error bars got the variance of their "
+            "held-out residuals."
+        )
+    ]
+    for what, title in (
+        ("rmse", "RMSE"),
+        ("nlpd", "negative log density"),
+        ("coverage", "within 95%"),
+    ):
+        parts.append(f"**{title}**\n\n{per_set(scores, what)}")
+    lost = losses(scores, "rmse") + "\n" + losses(scores, "nlpd")
+    return "\n\n".join(parts) + f"\n\n### Where others predict values better\n\n{lost}"
+
+
+def how_good() -> str:
+    """The page's part on quality."""
+    scores = Scores("classification")
+    if not set(OURS) & set(scores.methods):
+        return ""
+    parts = [
+        f"## How good\n\n{accuracy(tuple(METHODS))}\n",
+        figure("ranks", "Mean ranks of the methods with the critical difference"),
+        fill(
+            f"Mean ranks over the {len(scores.sets)} sets. Methods whose ranks differ by less than "
+            f"{scores.critical_difference():.1f} are joined: these sets do not tell them apart "
+            "(Nemenyi's test at 5%)."
+        )
+        + "\n",
+        figure("loss_error", "Log-loss against error on each set"),
+        figure("calibration", "How often predictions are right, against how sure they are"),
+        f"### Every set\n\n**Error**\n\n{per_set(scores, 'error')}\n",
+        f"**Log-loss**\n\n{per_set(scores, 'log_loss')}\n",
+    ]
+    if lost := losses(scores, "log_loss"):
+        parts.append(
+            "### Where others are better\n\nAgainst mksknn with a learned distance, by more than "
+            f"0.01:\n\n{lost}\n{losses(scores, 'error')}"
+        )
+    if values := regression():
+        parts.append(f"### Values\n\n{values}")
+    return "\n".join(parts)
 
 
 # -------------------------------------------------------------------------------------------------
@@ -200,7 +373,7 @@ def first_use() -> str:
 
 PARTS = {
     "accuracy": accuracy,
-    "speed": lambda: speed(worst_graph=True),
+    "speed": lambda: speed(worst=True),
     "first use": first_use,
 }
 
@@ -215,15 +388,34 @@ def readme(source: str) -> str:
     return source
 
 
+def memory() -> str:
+    """What calls add at their peak."""
+    body = []
+    for row in (row for those in all_rows().values() for row in those):
+        if "MB" in row:
+            body.append([row["what"].split(" / ")[0], f"{row['MB']:,.0f} MB"])
+    return markdown(["", "peak"], body, right=1) if body else ""
+
+
+def number(row: dict) -> str:
+    """A ratio as the table of goals shows it."""
+    if row["ratio"] is None:
+        return row.get("why", "")
+    return f"{row['ratio']:,.0f}" if row["ratio"] >= 1000 else f"{row['ratio']:.3g}"
+
+
 def goals() -> str:
     """A section for each script, its ratios beside the goals they are measured by."""
     sections, total, met = [], 0, 0
     for name, those in all_rows().items():
+        those = [row for row in those if "goal" in row]
+        if not those:
+            continue
         body = [
             [
                 row["what"].replace("|", "\\|"),
                 "met" if row["met"] else "**missed**",
-                f"{row['ratio']:,.0f}" if row["ratio"] >= 1000 else f"{row['ratio']:.3g}",
+                number(row),
                 row["goal"],
             ]
             for row in those
@@ -236,19 +428,44 @@ def goals() -> str:
     return "\n".join([summary, *sections])
 
 
+def circumstances() -> str:
+    """On what the results were measured."""
+    stored = [load(path.stem) for path in sorted(RESULTS.glob("*.json"))]
+    parts = [
+        one for file in stored if isinstance(file, dict) for one in file.get("parts", {}).values()
+    ]
+    if not parts:
+        return ""
+    newest = max((one["about"] for one in parts), key=lambda about: about["date"])
+    versions = ", ".join(f"{name} {version}" for name, version in newest["versions"].items())
+    busy = max(one["about"]["busy"] for one in parts)
+    return fill(
+        f"Speed was measured on {newest['cores']} cores ({newest['machine']}), "
+        f"{newest['threads']} threads, at most {busy:.0%} in use by others at the start: "
+        f"{versions}."
+    )
+
+
 def page() -> str:
     """For the documentation: what concerns users first."""
     parts = []
-    if table := accuracy():
-        parts.append(f"## How good\n\n{table}\n")
-    if table := speed(worst_graph=False):
+    if table := how_good():
+        parts.append(table)
+    if table := speed(worst=False):
         star = "\\* timed at some of the k, and multiplied."
-        parts.append(f"## How fast\n\n{table}\n\n{star}\n")
+        drawn = figure("time", "Seconds to choose k against the number of points")
+        parts.append(f"## How fast\n\n{drawn}\n{table}\n\n{star}\n")
     if words := first_use():
+        parts.append(words.replace("the example above", "the README's example") + "\n")
+    if table := memory():
+        parts.append(
+            f"## How much memory\n\nBeyond what the process had before the call.\n\n{table}\n"
+        )
+    if words := circumstances():
         parts.append(words + "\n")
     parts.append(
         "## Goals of ours\n\nRatios that this project wants to keep, missed ones included: of "
-        f"times, or of amounts of memory, each measured in one run.\n\n{goals()}"
+        "times, of errors, or of amounts of memory, each measured in one run.\n\n" + goals()
     )
     return "\n".join(parts)
 

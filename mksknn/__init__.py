@@ -16,7 +16,7 @@ from ._learning import learn_metric
 from ._loo import LooCurve, loo_curve
 from ._metrics import Metric
 from ._neighbors import Neighbors, as_neighbors, neighbors
-from ._plotting import plot_curve, plot_decision
+from ._plotting import plot_curve, plot_decision, plot_relevance
 from ._posterior import Posterior, posterior
 from ._prediction import Prediction, Predictor, load_predictor, predict, prepare
 from ._selection import Selection, select_k
@@ -37,13 +37,14 @@ __all__ = [
     "datasets",
     "evidence_curve",
     "knn_graph",
+    "learn_metric",
     "load_predictor",
     "log_evidence",
-    "learn_metric",
     "loo_curve",
     "neighbors",
     "plot_curve",
     "plot_decision",
+    "plot_relevance",
     "posterior",
     "predict",
     "prepare",

@@ -35,6 +35,11 @@ def slack(problem: Problem) -> float:
     """How far rounding may move a bound, in nats."""
     t, (low, high) = problem.targets, problem.ratio_bounds
     q = float(problem.roughness[-1])
+    if problem.sigmas is not None:
+        sigma0, sigma2 = problem.sigmas
+        sizes = [math.log(sigma0), math.log(sigma2), math.log(2.0 * t.n), LOG_2PI]
+        terms = 0.5 * t.m * t.n * (1.0 + sum(map(abs, sizes))) + abs(t.constant)
+        return _ROUNDING * (terms + 0.5 * (sigma0 * q + sigma2 * t.norm))
     sizes = [math.log(high), math.log(low), math.log(2.0 * t.n), math.log(t.m * t.n), LOG_2PI]
     sizes += [math.log(q + low * t.norm), math.log(q + high * t.norm)] if t.norm else []
     return _ROUNDING * (0.5 * t.m * t.n * (1.0 + sum(map(abs, sizes))) + abs(t.constant))

@@ -15,7 +15,7 @@ from ._enclosures import Enclosure, enclose_chunk
 from ._metrics import Metric
 from ._plan import open_graph
 from ._problem import RATIO_BOUNDS, Problem, pose
-from ._threads import Executor, map_chunks
+from ._threads import Executor, map_chunks, progress_bar
 from ._validation import check_executor, check_flag
 
 if TYPE_CHECKING:
@@ -158,7 +158,8 @@ def evidence_curve(
         metric=metric,
         backend=backend,
     )
-    problem = question.problem(*next(question.candidates()))
+    with progress_bar(f"ranking {question.ks[-1]} neighbours", None, progress):
+        problem = question.problem(*next(question.candidates()))
     found = [one.optimum for one in evaluate_all(problem, executor, progress)]
     return EvidenceCurve(
         k=problem.ks,

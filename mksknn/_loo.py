@@ -262,9 +262,7 @@ def _check_scorable(targets: Targets) -> None:
     """Refuse values whose log score is unbounded whatever the ratio."""
     if not targets.regression:
         return
-    # centring may leave a rounding error where there was one value only
-    same = (targets.values == targets.values[0]).all() and targets.mean.any()
-    if same or not targets.values.any():
+    if not targets.values.any():
         raise ValueError(
             "y must not be constant: the leave-one-out log score of "
             f"{len(targets.values)} equal values is unbounded"

@@ -6,8 +6,9 @@ Euclidean distances are its distances.
 
 from __future__ import annotations
 
+import reprlib
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -35,12 +36,13 @@ class Metric:
         ``transform(X)`` is ``(X - center) @ matrix``.
     relevance : ndarray of float64, shape (d,)
         One number for each column of X: how far a point moves when that column alone changes by one
-        (robust) standard deviation. 0 means that the column is not used.
+        standard deviation (the robust or the plain one). 0 means that the column is not used.
     compared : dict
         What each family got: `log_total` of its posterior, by the criterion asked for.
     held_out : dict
-        What each family gained over "scale" in nats of log evidence, learned on one half of the
-        points and judged on the other, both ways round. A family below 2 could not win.
+        What each family gained over "scale", in nats of leave-one-out log score, when learned on
+        one half of the points and judged on the other, both ways round. A family below 2, or below
+        four fifths of the best, could not win.
     criterion : str
         What `compared` holds: "evidence" or "loo_log".
     center : ndarray of float64, shape (d,)
@@ -86,26 +88,20 @@ class Metric:
 
     def check_columns(self, X: object, name: str) -> None:
         """Refuse a table whose columns are not those that the metric was learned on."""
-        seen = column_names(X)
-        if self.columns is None or seen is None or seen == self.columns:
-            return
-        pairs = zip(self.columns, seen)
-        learned, got = next(((a, b) for a, b in pairs if a != b), (None, None))
-        detail = (
-            f"{len(seen)} of them instead of {len(self.columns)}"
-            if learned is None
-            else f"{got!r} where {learned!r} was learned"
-        )
-        raise ValueError(
-            f"{name} must have the columns that metric was learned on, in their order; got {detail}"
-        )
+        if self.columns is not None:
+            check_columns(X, self.columns, name, "that metric was learned on")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """A name for each column: its own, or its number."""
+        return self.columns or tuple(f"column {c}" for c in range(len(self.relevance)))
 
     @property
     def _reference(self) -> np.ndarray:
         return np.zeros((1, len(self.matrix))) if self.center is None else self.center[None]
 
     def __repr__(self) -> str:
-        names = self.columns or tuple(f"column {c}" for c in range(len(self.relevance)))
+        names = self.names
         order = np.argsort(-self.relevance, kind="stable")
         used = [c for c in order if self.relevance[c] > 0.0]
         shown = [f"{names[c]} {self.relevance[c]:.3g}" for c in used[:_SHOWN]]
@@ -148,12 +144,9 @@ def points_and_name(X: object, metric: str | Metric) -> tuple[np.ndarray, str]:
     """The points to rank, checked and mapped, and the name of the distance between them."""
     if isinstance(metric, Metric):
         metric.check_columns(X, "X")
-        return metric.map(check_points(X)), "euclidean"
+        mapped = metric.map(check_points(X))
+        return check_points(mapped, "euclidean", "X in the metric"), "euclidean"
     return check_points(X, metric), metric
-
-
-# ---------------------------------------------------------------------------------------------
-# Tables with named columns
 
 
 def column_names(X: object) -> tuple[str, ...] | None:
@@ -162,40 +155,21 @@ def column_names(X: object) -> tuple[str, ...] | None:
     return None if columns is None else tuple(str(name) for name in columns)
 
 
-def check_table(X: Any, name: str = "X") -> None:
-    """Refuse a data frame with text or missing values, naming the column and a way out."""
-    columns = getattr(X, "columns", None)
-    if columns is None or len(set(columns)) < len(columns):
+def check_columns(table: object, known: tuple[str, ...], name: str, which: str) -> None:
+    """Refuse a data frame whose columns are not the known ones, in their order."""
+    seen = column_names(table)
+    if seen is None or seen == known:
         return
-    for label in columns:
-        values = np.asarray(X[label])
-        if values.dtype.kind in "OUST" or values.dtype.kind not in "fiubcOUST":
-            values = np.asarray(values, dtype=object)
-            missing = np.array([_is_missing(value) for value in values], bool)
-            strange = next((v for v in values[~missing] if not _is_number(v)), None)
-            if strange is not None:
-                raise TypeError(
-                    f"{name} must hold numbers; got {strange!r} in column {label!r}: turn a "
-                    "column of categories into indicators (pandas.get_dummies, scikit-learn's "
-                    "OneHotEncoder), or leave it out"
-                )
-        else:
-            missing = np.isnan(values) if values.dtype.kind == "f" else np.zeros(0, bool)
-        if missing.any():
-            raise ValueError(
-                f"{name} must have no missing values; got {int(missing.sum())} of them in column "
-                f"{label!r}, the first in row {int(np.argmax(missing))}: fill them in (with the "
-                "column's median, say), or drop the column or those rows"
-            )
-
-
-def _is_missing(value: object) -> bool:
-    """None, and what is not equal to itself (NaN, NaT); pandas.NA will not even say."""
-    try:
-        return value is None or bool(value != value)
-    except TypeError:
-        return True
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float | np.number | np.bool_)
+    missing = [column for column in known if column not in seen]
+    unknown = [column for column in seen if column not in known]
+    if missing or unknown:
+        words = [f"without {reprlib.repr(missing)}"] * bool(missing)
+        words += [f"with {reprlib.repr(unknown)}"] * bool(unknown)
+        got = "others, " + " and ".join(words)
+    else:
+        pairs = zip(seen, known)
+        first = next((c for c, (one, other) in enumerate(pairs) if one != other), len(known))
+        got = f"them in another order, from column {first} on {reprlib.repr(list(seen[first:]))}"
+    raise ValueError(
+        f"{name} must have the columns {which}, {reprlib.repr(list(known))}; got {got}"
+    )

@@ -78,6 +78,12 @@ def neighbors(
     as_neighbors : Lists found elsewhere.
     knn_graph : The graph that they make.
 
+    Notes
+    -----
+    Distances that are given must be symmetric and not negative. Rounding is forgiven: up to 1e-12
+    of the largest one, the mean of ``X[i, j]`` and ``X[j, i]`` is taken where they differ, and what
+    is below zero becomes 0.
+
     Examples
     --------
     >>> import mksknn

@@ -1,4 +1,4 @@
-"""Figures of curves over k, and of the regions that a choice of k gives in the plane.
+"""Figures of curves over k, of what a choice of k predicts in the plane, and of relevances.
 
 Matplotlib is imported by the functions that draw, so that the library works without it.
 """
@@ -12,6 +12,7 @@ import numpy as np
 
 from ._evidence import EvidenceCurve
 from ._loo import LooCurve
+from ._metrics import Metric
 from ._posterior import Posterior
 from ._prediction import predict
 from ._selection import Selection
@@ -532,6 +533,66 @@ def _draw_surface(ax, axes, points, y, found) -> None:
         *points.T, c=values, s=22, cmap="viridis", edgecolors="white", linewidths=0.6, **span
     )
     ax.figure.colorbar(mesh, ax=ax, label="mean")
+
+
+# ---------------------------------------------------------------------------------------------
+# Relevances
+
+
+def plot_relevance(metric: Metric, ax: Axes | None = None) -> Axes:
+    """Draw how much each column counts in a learned distance.
+
+    Parameters
+    ----------
+    metric : Metric
+        What :func:`learn_metric` returned.
+    ax : matplotlib.axes.Axes, optional
+        Where to draw. By default a new figure, the higher the more columns there are.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+        The axes drawn on: a bar for each column of X, the first on top, with its name if X had
+        names. Columns of relevance 0 are marked "not used".
+
+    Examples
+    --------
+    >>> import matplotlib
+    >>> matplotlib.use("Agg")  # only needed where there is no screen
+    >>> import numpy as np
+    >>> import mksknn
+    >>> X = np.random.default_rng(0).normal(size=(150, 4))
+    >>> y = X[:, 0] * X[:, 1] > 0  # the other two columns are noise
+    >>> ax = mksknn.plot_relevance(mksknn.learn_metric(X, y))
+    >>> [float(bar.get_width()) for bar in ax.patches]
+    [1.0, 1.0, 0.0, 0.0]
+    """
+    if not isinstance(metric, Metric):
+        raise TypeError(
+            f"metric must be a Metric; got {type(metric).__name__}: learn_metric returns one"
+        )
+    relevance = metric.relevance
+    places = np.arange(len(relevance))
+    if ax is None:
+        ax = _new_axes((6.4, min(max(1.2 + 0.28 * len(relevance), 2.0), 20.0)))
+    ax.barh(places, relevance, height=0.7, color=_COLOURS[0], label=metric.name)
+    for place in places[relevance == 0.0]:
+        ax.annotate(
+            "not used",
+            (0.0, place),
+            xytext=(4, 0),
+            textcoords="offset points",
+            va="center",
+            fontsize="small",
+            color="0.45",
+        )
+    ax.set_yticks(places, metric.names)
+    ax.set_ylim(len(relevance) - 0.5, -0.5)
+    ax.set_xlim(left=0.0)
+    ax.set_xlabel("relevance")
+    ax.set_title(metric.name, fontsize="medium")
+    ax.spines[["top", "right"]].set_visible(False)
+    return ax
 
 
 def _new_axes(size: tuple[float, float]):

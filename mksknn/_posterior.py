@@ -404,7 +404,12 @@ def _summarise(sweep: _Sweep, ranking: Ranking) -> dict[str, Any]:
     scale = problem.roughness[k] + ratio * targets.norm
     inverse = scale / freedom if freedom > 0 else np.full(len(k), np.inf)
     return {
-        **_describe(ks, probability, Mixture(k, ratio, inverse, weight / weight.sum())),
+        **_describe(
+            ks,
+            probability,
+            Mixture(k, ratio, inverse, weight / weight.sum()),
+            _quantiles(slices, probability[parts] / probability[parts].sum()),
+        ),
         "log_marginal": log_marginal,
         "log_score": None,
         "skipped_mass": skipped_mass,
@@ -422,24 +427,35 @@ def _heavy(probability: np.ndarray) -> np.ndarray:
     return np.sort(order[np.cumsum(probability[order]) > _DROPPED])
 
 
-def _describe(ks: np.ndarray, probability: np.ndarray, mixture: Mixture) -> dict[str, Any]:
+_TAILS = np.array([0.5 - 0.5 * _LEVEL, 0.5 + 0.5 * _LEVEL])
+
+
+def _describe(
+    ks: np.ndarray, probability: np.ndarray, mixture: Mixture, quantiles: np.ndarray
+) -> dict[str, Any]:
     """The distributions of k and of the ratio in a few numbers."""
-    tail = 0.5 * (1.0 - _LEVEL)
-    cumulative = np.cumsum(probability)
-    ends = np.searchsorted(cumulative, [tail, 1.0 - tail])
-    order = np.argsort(mixture.ratio, kind="stable")
-    t, weight = np.log(mixture.ratio[order]), mixture.weight[order]
-    # the distribution function at a node of Gauss's rule is about half-way up the node's weight
-    quantiles = np.interp([tail, 1.0 - tail], np.cumsum(weight) - 0.5 * weight, t)
+    ends = np.searchsorted(np.cumsum(probability), _TAILS)
     return {
         "k": ks,
         "probability": probability,
         "mean_k": float(probability @ ks),
         "interval": (int(ks[ends[0]]), int(ks[min(ends[1], len(ks) - 1)])),
-        "ratio": math.exp(float(weight @ t)),
+        "ratio": math.exp(float(mixture.weight @ np.log(mixture.ratio))),
         "ratio_interval": (math.exp(quantiles[0]), math.exp(quantiles[1])),
         "mixture": mixture,
     }
+
+
+def _quantiles(slices: list[Slice], weight: np.ndarray) -> np.ndarray:
+    """Of log r, where it has these distributions with these weights."""
+    t = np.linspace(min(one.t[0] for one in slices), max(one.t[-1] for one in slices), _GRID)
+    below = np.zeros(_GRID)
+    for one, share in zip(slices, weight.tolist(), strict=True):
+        below += share * np.interp(t, one.t, one.below, left=0.0, right=1.0)
+    return np.interp(_TAILS, below, t)
+
+
+_GRID = 4001
 
 
 # ---------------------------------------------------------------------------------------------
@@ -458,8 +474,12 @@ def _by_loo(question: Question, ranking: Ranking, graph: str) -> dict[str, Any]:
     scale = scored.roughness[ks[parts]] + ratio[parts] * targets.norm
     weight = probability[parts] / probability[parts].sum()
     mixture = Mixture(ks[parts], ratio[parts], scale / (targets.m * targets.n), weight)
+    order = np.argsort(mixture.ratio, kind="stable")
+    t, weight = np.log(mixture.ratio[order]), weight[order]
     return {
-        **_describe(ks, probability, mixture),
+        **_describe(
+            ks, probability, mixture, np.interp(_TAILS, np.cumsum(weight) - 0.5 * weight, t)
+        ),
         "log_marginal": None,
         "log_score": log_score,
         "skipped_mass": 0.0,

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from . import _archive
-from ._metrics import Metric, check_metric, column_names
+from ._metrics import Metric, check_columns, check_metric, column_names
 from ._posterior import Posterior
 from ._queries import Index, Links
 from ._selection import Selection
@@ -350,8 +350,8 @@ def _check_targets(model: Selection | Posterior, targets: Targets) -> None:
     known = getattr(model, "classes", None)
     if known is not None and list(known) != list(targets.classes):
         raise ValueError(
-            f"y must have the classes that the model was selected on, {reprlib.repr(list(known))}; "
-            f"got {reprlib.repr(targets.classes.tolist())}"
+            "y must have the classes that the model was selected on, "
+            f"{reprlib.repr(known.tolist())}; got {reprlib.repr(targets.classes.tolist())}"
         )
     if model.formulation == "binary" and len(targets.classes) != 2:
         raise ValueError(
@@ -433,7 +433,7 @@ class Predictor:
 
     def _check_new(self, X_new: object) -> np.ndarray:
         if self.columns is not None:
-            _check_columns(column_names(X_new), self.columns)
+            check_columns(X_new, self.columns, "X_new", "of X")
         if not isinstance(self.metric, Metric):
             return check_new_points(X_new, self.corners, self.metric)
         new = check_new_points(X_new, self.corners, "euclidean")
@@ -667,22 +667,6 @@ def _require(held: bool, message: str) -> None:
 
 # ---------------------------------------------------------------------------------------------
 # Columns
-
-
-def _check_columns(seen: tuple[str, ...] | None, known: tuple[str, ...]) -> None:
-    if seen is None or seen == known:
-        return
-    missing = [name for name in known if name not in seen]
-    unknown = [name for name in seen if name not in known]
-    if missing or unknown:
-        words = [f"without {reprlib.repr(missing)}"] * bool(missing)
-        words += [f"with {reprlib.repr(unknown)}"] * bool(unknown)
-        got = "others, " + " and ".join(words)
-    else:
-        pairs = zip(seen, known)
-        first = next((c for c, (one, other) in enumerate(pairs) if one != other), len(known))
-        got = f"them in another order, from column {first} on {reprlib.repr(list(seen[first:]))}"
-    raise ValueError(f"X_new must have the columns of X, {reprlib.repr(list(known))}; got {got}")
 
 
 def _corners(points: np.ndarray, metric: str) -> np.ndarray:

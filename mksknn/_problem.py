@@ -244,7 +244,7 @@ def pose(
     targets = encode(y, n, task, formulation, center)
     sigmas, bounds = check_sigmas(sigma0, sigma2), check_ratio_bounds(ratio_bounds)
     if evidence:
-        _check_range(bounds, sigmas)
+        _check_range(bounds, sigmas, targets)
         if sigmas is None and targets.norm == 0.0:
             raise ValueError(
                 "y must vary: all its values are equal, so that the evidence grows without end as "
@@ -288,14 +288,50 @@ def _check_metric_of(X: Neighbors, metrics: list[str | Metric]) -> None:
         )
 
 
-def _check_range(bounds: tuple[float, float], sigmas: tuple[float, float] | None) -> None:
+_SIGMAS = (1e-290, 1e290)  # so that sums over outputs and points divided by one fit in a float
+_SIZES = (1e-300, 1e300)  # the same for whatever is computed on the way
+
+
+def _check_range(
+    bounds: tuple[float, float], sigmas: tuple[float, float] | None, targets: Targets
+) -> None:
+    """Refuse what would over- or underflow."""
     least, largest = _RATIOS
     if not (least <= bounds[0] and bounds[1] <= largest):
         raise ValueError(
             f"ratio_bounds must lie within {least:g} to {largest:g} for an evidence; got {bounds}"
         )
-    if sigmas is not None and not least <= sigmas[1] / sigmas[0] <= largest:
+    if sigmas is not None:
+        _check_sigma_range(*sigmas, targets)
+    elif targets.norm > 0.0:
+        # sigma0 = m n / (q + r s), r sigma0 and the bounds, m n (2 n + r) / (q + r s), for every r.
+        # q is from 0 to 4 n s: no eigenvalue of L is larger than twice the largest degree.
+        (low, high), n = bounds, float(targets.n)
+        smallest = targets.norm * min(low, 1.0) / (2.0 * n * n * targets.m)
+        biggest = targets.norm * 4.0 * n * max(high, 1.0 / low)
+        if not _SIZES[0] < smallest <= biggest < _SIZES[1]:
+            raise ValueError(
+                "y must have a sum of squares that fits in a float also when multiplied by "
+                f"ratio_bounds or divided by them; got {targets.norm:g} (centred) with "
+                f"ratio_bounds={bounds}: rescale y, or narrow ratio_bounds"
+            )
+
+
+def _check_sigma_range(sigma0: float, sigma2: float, targets: Targets) -> None:
+    for name, value in (("sigma0", sigma0), ("sigma2", sigma2)):
+        if not _SIGMAS[0] <= value <= _SIGMAS[1]:
+            raise ValueError(
+                f"{name} must be from {_SIGMAS[0]:g} to {_SIGMAS[1]:g} for an evidence; got {value}"
+            )
+    least, largest = _RATIOS
+    if not least <= sigma2 / sigma0 <= largest:
         raise ValueError(
             f"sigma2/sigma0 must be from {least:g} to {largest:g}; "
-            f"got sigma0={sigmas[0]} and sigma2={sigmas[1]}"
+            f"got sigma0={sigma0} and sigma2={sigma2}"
+        )
+    most = 4.0 * targets.n * (sigma0 * targets.norm) + sigma2 * targets.norm
+    if not most < _SIZES[1]:
+        raise ValueError(
+            "sigma0 and sigma2 must have products with the squares of y that fit in a float; got "
+            f"sigma0={sigma0} and sigma2={sigma2} with a sum of squares of {targets.norm:g}"
         )

@@ -27,6 +27,14 @@ _MOST_NODES = 48  # of one polynomial
 _LEBESGUE = 4.0  # rounding grows by less in polynomials through Chebyshev nodes
 _DEPTH = 24  # a panel is halved at most this often
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(8)
+# integrals of the polynomials that are 1 at one node and 0 at the others, from -1 up to each node
+_UP_TO = np.array(
+    [
+        np.polynomial.Polynomial.fromroots(np.delete(_NODES, j)).integ(lbnd=-1.0)(_NODES)
+        / np.prod(_NODES[j] - np.delete(_NODES, j))
+        for j in range(len(_NODES))
+    ]
+).T
 _BOTH_NODES = np.concatenate([_NODES - 1.0, _NODES + 1.0]) / 2.0  # of the two halves
 _BOTH_WEIGHTS = np.concatenate([_WEIGHTS, _WEIGHTS]) / 2.0
 
@@ -38,6 +46,7 @@ class Slice:
     log_marginal: float  # log p(y | k)
     t: np.ndarray  # nodes, rising
     share: np.ndarray  # of the mass, at each node; sums to one
+    below: np.ndarray  # share of the mass below each node
     at_bound: bool
     error: float  # of the integral, relative
 
@@ -95,7 +104,7 @@ def slice_graph(problem: Problem, k: int, floor: float = -math.inf) -> Slice | S
         left, right = _probe_window(density, opened.logdet)
         log_density = _Panels(density, opened, left, right)
         error = log_density.error
-    t, share, log_integral, missed = _integrate(log_density, left, right, density)
+    t, share, below, log_integral, missed = _integrate(log_density, left, right, density)
     heights = log_density(np.array([left, right]))
     # the density has one peak: beyond the window it is nowhere higher than at its end
     beyond = np.exp(heights - log_integral) @ [left - density.bottom, density.ceiling - right]
@@ -107,6 +116,7 @@ def slice_graph(problem: Problem, k: int, floor: float = -math.inf) -> Slice | S
         - math.log(density.ceiling - density.bottom),
         t=t,
         share=share,
+        below=below,
         at_bound=bool((heights[reached] > math.log(_PILED)).any()),
         error=error + missed + float(beyond),
     )
@@ -251,8 +261,8 @@ def _fewest_nodes(active: int, width: float, promised: float) -> tuple[int, int]
 
 def _integrate(
     log_density: Callable, left: float, right: float, density: _Density
-) -> tuple[np.ndarray, np.ndarray, float, float]:
-    """Nodes in t, each one's share of the integral, the integral's log, and its relative error.
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, float, float]:
+    """Nodes in t, each one's share and the share below it, the integral's log, its relative error.
 
     Panels widen from the peak outwards, beginning with the narrowest feature that the density can
     have, so that none is missed between nodes. A panel is accepted when its halves agree with it,
@@ -261,7 +271,7 @@ def _integrate(
     """
     peak, noise = density.peak, density.noise
     begin, end = _panels(left, peak, right, density.width)
-    found_t, found_w = [], []
+    found_t, found_w, found_below = [], [], []
     total, missed = np.zeros(2), np.zeros(2)  # of the panels accepted
 
     def sample(nodes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -286,6 +296,7 @@ def _integrate(
         done = (error <= allowed).all(axis=1) | (depth == _DEPTH)
         found_t.append(t[done].ravel())
         found_w.append((half * _WEIGHTS * value)[done].ravel())
+        found_below.append((half * (value @ _UP_TO.T))[done].ravel())
         total += fine[done].sum(axis=0)
         missed += error[done].sum(axis=0)
         if done.all():
@@ -296,9 +307,14 @@ def _integrate(
         end = np.concatenate([middle, end[split]])
         t = np.concatenate(np.split(finer_t[split], 2, axis=1))
         value = np.concatenate(np.split(finer_value[split], 2, axis=1))
-    t, w = np.concatenate(found_t), np.concatenate(found_w)
+    t, w, inside = map(np.concatenate, (found_t, found_w, found_below))
     order = np.argsort(t)
-    return t[order], w[order] / w.sum(), math.log(w.sum()), float(missed[0] / total[0])
+    t, w, inside = t[order], w[order], inside[order]
+    # what lies below a panel, and what of the panel lies below the node
+    panels = w.reshape(-1, len(_NODES)).sum(axis=1)
+    before = np.repeat(np.cumsum(panels) - panels, len(_NODES))
+    below = np.clip(np.maximum.accumulate((before + inside) / w.sum()), 0.0, 1.0)
+    return t, w / w.sum(), below, math.log(w.sum()), float(missed[0] / total[0])
 
 
 def _panels(left: float, peak: float, right: float, width: float) -> tuple[np.ndarray, np.ndarray]:

@@ -61,6 +61,7 @@ class Standing:
         self.anchored: set[int] = set()
         self.consistent = True  # no value was found above a bound
         self._anchors_pay = True
+        self._percent = -1
         self._rank()
 
     # -----------------------------------------------------------------------------------------
@@ -108,13 +109,23 @@ class Standing:
         beyond = np.flatnonzero(np.isinf(self.upper) & (self.upper > 0))
         if not len(beyond) or floor == -math.inf:
             return
-        self.progress.say("a pass over all pairs")
         problem, ranking = self.problem, self.problem.ranking
         assert ranking is not None and ranking.points is not None  # the lists given end here
         tail = bound_tail(
-            ranking.points, ranking.name, problem.pairs.graph, problem.targets, problem.depth
+            ranking.points,
+            ranking.name,
+            problem.pairs.graph,
+            problem.targets,
+            problem.depth,
+            self._say_rows,
         )
         self.upper[beyond] = tail_bounds(problem, tail, problem.ks[beyond])
+
+    def _say_rows(self, done: int, total: int) -> None:
+        percent = 5 * (20 * done // total)
+        if percent != self._percent:  # a bar takes longer to draw than some rows to do
+            self._percent = percent
+            self.progress.say(f"ruling out by one pass over all pairs: {percent}%")
 
     def _improve(self, at: int) -> None:
         """Go from one bound to the next in price."""

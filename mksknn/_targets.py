@@ -77,8 +77,7 @@ def encode(y: object, n: int, task: str, formulation: str, center: bool) -> Targ
 def _encode_values(y: np.ndarray, center: bool) -> Targets:
     values = y.reshape(len(y), -1)
     with np.errstate(over="ignore", invalid="ignore"):
-        mean = values.mean(axis=0) if center else np.zeros(values.shape[1])
-        values = values - mean
+        mean, values = _centred(values) if center else (np.zeros(values.shape[1]), values.copy())
         norm = float((values * values).sum())
     if values.any() and not 1e-290 < norm < 1e290:  # room for sums over edges, and digits
         raise ValueError(
@@ -97,6 +96,18 @@ def _encode_values(y: np.ndarray, center: bool) -> Targets:
         mean=mean,
         flat=y.ndim == 1,
     )
+
+
+def _centred(y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The mean of each output, and y without it; exactly nothing where all values are equal.
+
+    A mean rounds (thirty times .1 has not the mean .1), and where y hardly varies what it is off
+    by is as large as what is left of y: so the mean of what is left is taken off too.
+    """
+    mean = np.where((y == y[0]).all(axis=0), y[0], y.mean(axis=0))
+    left = y - mean
+    rest = left.mean(axis=0)
+    return mean + rest, left - rest
 
 
 def _encode_labels(labels: np.ndarray, formulation: str) -> Targets:

@@ -295,21 +295,32 @@ def run_pieces(work: Callable[[Any], object], pieces: Sequence, threads: int | N
 
     helpers = [threading.Thread(target=help_out) for _ in range(threads - 1)]
     try:
-        for helper in helpers:
-            helper.start()
+        for at in range(len(helpers)):
+            helpers[at].start()
         take()
-        for helper in helpers:
-            helper.join()
+        while helpers:
+            helpers[-1].join()
+            helpers.pop()
     except BaseException as error:
         stop.set()
+        if _is_interrupt(error):
+            raise KeyboardInterrupt from error
         if not errors or not isinstance(error, Stopped):
             raise
     finally:
-        for helper in helpers:
-            if helper.ident is not None:  # an interrupt may come before it is started
-                helper.join()
+        # none is left to the garbage collector: Python drops an interrupt that comes while the
+        # end of a thread object is being noted
+        while helpers:
+            if helpers[-1].ident is not None:  # an interrupt may come before it is started
+                helpers[-1].join()
+            helpers.pop()
     if errors:
         raise errors[0]
+
+
+def _is_interrupt(error: BaseException) -> bool:
+    """Whether Numba overlooked an interrupt while it looked at the arguments of a kernel."""
+    return isinstance(error, SystemError) and isinstance(error.__cause__, KeyboardInterrupt)
 
 
 def run_tasks(work: Callable[[Any], object], needs: Mapping[Any, Sequence]) -> None:
@@ -390,11 +401,6 @@ def _on_executor(
     executor: Any, function: Callable, shared: object, chunks: Sequence, bar: Progress
 ) -> list:
     """Send what the chunks share once to each worker, if the executor lets us."""
-    if isinstance(executor, type):
-        raise TypeError(
-            f"executor must be an instance with a submit method, such as {executor.__name__}(); "
-            f"got the class {executor.__name__} itself"
-        )
     if hasattr(executor, "scatter"):  # a Dask client
         return _on_dask(executor, function, shared, chunks, bar)
     if isinstance(executor, ProcessPoolExecutor):  # the same machine: through a file

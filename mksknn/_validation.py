@@ -55,15 +55,7 @@ def check_points(X: object, metric: str = "euclidean", name: str = "X") -> np.nd
     if columns == 0:
         raise ValueError(f"{name} must have at least 1 column; got shape {points.shape}")
     if metric == "precomputed":
-        _check_distances(points, name)
-        asymmetric = np.argwhere(points != points.T)
-        if asymmetric.size:
-            i, j = asymmetric[0]
-            raise ValueError(
-                f"{name} must be symmetric when metric='precomputed'; got {name}[{i}, {j}] = "
-                f"{points[i, j]} but {name}[{j}, {i}] = {points[j, i]}"
-            )
-        return points
+        return _check_distances(points, name)
     _check_metric_fits(points, metric, name)
     return _writable(points)
 
@@ -86,9 +78,7 @@ def check_new_points(
     if len(new) == 0:
         return new
     if metric == "precomputed":
-        if (new < 0).any():
-            raise ValueError(f"{name} must hold distances >= 0; got {new.min()}")
-        return new
+        return _without_negatives(new, name)
     _check_metric_fits(new, metric, name, points)
     return _writable(new)
 
@@ -105,8 +95,7 @@ def _as_matrix(X: object, name: str, columns: int | None = None) -> np.ndarray:
             f"{name} must be a dense array; got a sparse {type(X).__name__}, which is not "
             f"supported: pass {name}.toarray(), or a reduced dense form of it"
         )
-    if isinstance(X, np.ma.MaskedArray) and np.ma.is_masked(X):
-        raise ValueError(_masked(X, name))
+    _check_masks(X, name)
     try:
         array = np.asarray(X)
     except ValueError as error:
@@ -117,6 +106,7 @@ def _as_matrix(X: object, name: str, columns: int | None = None) -> np.ndarray:
         array = _objects_to_float(array, name, X)
     if array.dtype.kind not in "fiub":
         raise TypeError(f"{name} must hold real numbers; got dtype {array.dtype}")
+    _check_digits(array, name)
     if columns is not None and array.shape in ((0,), (0, 0)):
         return np.empty((0, columns))
     if array.ndim != 2:
@@ -153,30 +143,99 @@ def _objects_to_float(array: np.ndarray, name: str, X: object = None) -> np.ndar
     for at, value in enumerate(array.ravel()):
         if isinstance(value, complex) or not isinstance(value, numbers.Real | np.bool_):
             where = _column_name(X, at % array.shape[1]) if array.ndim == 2 else ""
+            hint = ""
+            if where and isinstance(value, str):
+                hint = ": turn categories into indicators (pandas.get_dummies), or leave it out"
+            elif where and type(value).__name__ in ("NAType", "NaTType", "NoneType"):
+                hint = ": drop or fill in missing values first"
             raise TypeError(
-                f"{name} must hold real numbers; got {_show(value)} ({type(value).__name__}){where}"
+                f"{name} must hold real numbers; got {_show(value)} ({type(value).__name__})"
+                f"{where}{hint}"
             )
     try:
-        return array.astype(np.float64)
+        floats = array.astype(np.float64)
     except OverflowError:
         raise ValueError(
             f"{name} must be finite as float64; got an integer of more than 308 digits"
         ) from None
+    _check_digits(array, name)
+    return floats
 
 
-def _masked(array: np.ma.MaskedArray, name: str) -> str:
-    count = np.ma.count_masked(array)
-    return f"{name} must not have masked values; got {count} of them: drop or fill them first"
+def _check_masks(X: object, name: str) -> None:
+    """Refuse masked values, in an array, in rows of a list and as entries of them."""
+    count = _masked_values(X)
+    if count:
+        raise ValueError(
+            f"{name} must not have masked values; got {count} of them: drop or fill them first"
+        )
 
 
-def _check_distances(distances: np.ndarray, name: str) -> None:
+def _masked_values(X: object, depth: int = 2) -> int:
+    if isinstance(X, np.ma.MaskedArray):
+        return int(np.ma.count_masked(X))
+    if depth and isinstance(X, list | tuple):
+        return sum(
+            _masked_values(one, depth - 1)
+            for one in X
+            if isinstance(one, list | tuple | np.ma.MaskedArray)
+        )
+    return 0
+
+
+def _check_digits(array: np.ndarray, name: str) -> None:
+    """Refuse integers that a float64 does not hold."""
+    if array.dtype.kind == "O":
+        integers = [value for value in array.ravel() if isinstance(value, numbers.Integral)]
+    elif array.dtype.kind in "iu" and array.dtype.itemsize == 8:
+        # the least int64 has no absolute value among them
+        integers = array[(array > 2**53) | (array < -(2**53))].tolist()
+    else:
+        return
+    for value in integers:
+        if int(float(value)) != value:
+            raise ValueError(
+                f"{name} must hold numbers that a float64 holds; got the integer {_show(value)}, "
+                f"which would become {float(value):.0f}: take off what all of them have in common"
+            )
+
+
+# Of the largest distance: what differs by less is rounding. A cosine distance is off by 1e-16
+# whatever its size, so that no pair can be judged by its own.
+_DISTANCE_ROUNDING = 1e-12
+
+
+def _check_distances(distances: np.ndarray, name: str) -> np.ndarray:
+    """Distances of training points without what rounding has done to them."""
     if distances.shape[0] != distances.shape[1]:
         raise ValueError(
             f"{name} must be a square matrix of distances when metric='precomputed'; "
             f"got shape {distances.shape}"
         )
-    if (distances < 0).any():
-        raise ValueError(f"{name} must hold distances >= 0; got {distances.min()}")
+    other = distances.T
+    if (distances != other).any():
+        # halves: neither their difference nor their sum overflows
+        half = 0.5 * distances
+        apart = np.abs(half - half.T)
+        i, j = np.unravel_index(int(np.argmax(apart)), apart.shape)
+        if apart[i, j] > 0.5 * _DISTANCE_ROUNDING * distances.max():
+            i, j = min(i, j), max(i, j)
+            raise ValueError(
+                f"{name} must be symmetric when metric='precomputed', to {_DISTANCE_ROUNDING:g} of "
+                f"its largest entry; got {name}[{i}, {j}] = {distances[i, j]} but "
+                f"{name}[{j}, {i}] = {distances[j, i]}"
+            )
+        distances = np.where(apart > 0.0, half + half.T, distances)
+    return _without_negatives(distances, name)
+
+
+def _without_negatives(distances: np.ndarray, name: str) -> np.ndarray:
+    least = distances.min()
+    if least >= 0.0:
+        return distances
+    if not -least <= _DISTANCE_ROUNDING * distances.max():
+        raise ValueError(f"{name} must hold distances >= 0; got {least}")
+    return np.maximum(distances, 0.0)
 
 
 # Squares of what lies beyond lose digits, or vanish: at 1e-200 all points would coincide.
@@ -299,6 +358,11 @@ def check_flag(value: object, name: str) -> bool:
 
 def check_executor(executor: Any) -> Any:
     """Return the executor if it can submit work."""
+    if isinstance(executor, type):
+        raise TypeError(
+            f"executor must be an instance with a submit method, such as {executor.__name__}(); "
+            f"got the class {executor.__name__} itself"
+        )
     if executor is not None and not callable(getattr(executor, "submit", None)):
         raise TypeError(
             "executor must be None or have submit(fn, *args), as a ProcessPoolExecutor or a "
@@ -357,8 +421,7 @@ def _warn_of_labels(values: np.ndarray) -> None:
 def _as_targets(y: object) -> np.ndarray:
     if scipy.sparse.issparse(y):
         raise TypeError(f"y must be a dense array; got a sparse {type(y).__name__}: use .toarray()")
-    if isinstance(y, np.ma.MaskedArray) and np.ma.is_masked(y):
-        raise ValueError(_masked(y, "y"))
+    _check_masks(y, "y")
     try:
         array = np.asarray(y)
     except ValueError as error:
@@ -379,6 +442,7 @@ def _check_values(array: np.ndarray) -> np.ndarray:
         array = _objects_to_float(array, "y")
     if array.dtype.kind not in "fiub":
         raise TypeError(f"y must hold real numbers for task='regression'; got dtype {array.dtype}")
+    _check_digits(array, "y")
     if array.ndim == 2 and array.shape[1] == 0:
         raise ValueError(f"y must have at least 1 output; got shape {array.shape}")
     values = np.ascontiguousarray(array, dtype=np.float64)

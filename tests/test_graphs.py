@@ -8,6 +8,7 @@ import scipy.sparse
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
+from posing import lower_laplacian
 from scipy.sparse.csgraph import connected_components
 
 import mksknn
@@ -182,7 +183,7 @@ def test_laplacians(graph, k_max):
     pairs = make_pairs(X, graph, k_max)
     for k in range(1, pairs.k_max + 1):
         L = naive.laplacian(naive.weights(X, k, graph))
-        dense, sparse = _graphs.dense_laplacian(pairs, k), _graphs.sparse_laplacian(pairs, k)
+        dense, sparse = lower_laplacian(pairs, k), _graphs.sparse_laplacian(pairs, k)
         assert dense.flags.c_contiguous
         for lower in (dense, sparse.toarray()):
             np.testing.assert_array_equal(lower, np.tril(L))
@@ -205,11 +206,11 @@ def test_laplacian_spectra_of_known_graphs():
     n = 9
     for graph, weight in (("mutual", 1.0), ("symmetric", 2.0)):
         pairs = make_pairs(np.arange(float(n))[:, None], graph)
-        complete = np.linalg.eigvalsh(full(_graphs.dense_laplacian(pairs, n - 1)))
+        complete = np.linalg.eigvalsh(full(lower_laplacian(pairs, n - 1)))
         np.testing.assert_allclose(complete, [0.0] + [weight * n] * (n - 1), atol=1e-12)
     # gaps that shrink from left to right: everyone's nearest is the next, the last's the one before
     steps = np.cumsum(0.9 ** np.arange(n))[:, None]
-    path = np.linalg.eigvalsh(full(_graphs.dense_laplacian(make_pairs(steps, "symmetric"), 1)))
+    path = np.linalg.eigvalsh(full(lower_laplacian(make_pairs(steps, "symmetric"), 1)))
     last_edge_twice = naive.laplacian(
         np.diag([1] * (n - 2) + [2], 1) + np.diag([1] * (n - 2) + [2], -1)
     )
@@ -284,7 +285,7 @@ def test_resistance_sums(graph, k_max, anchor):
 def test_resistance_sums_do_not_depend_on_threads(threads):
     X = np.random.default_rng(10).normal(size=(300, 2))
     pairs = make_pairs(X, "symmetric")
-    inverse = np.linalg.inv(full(_graphs.dense_laplacian(pairs, 5)) + np.eye(300))
+    inverse = np.linalg.inv(full(lower_laplacian(pairs, 5)) + np.eye(300))
     arguments = pairs, inverse, np.zeros(300, np.int64), np.zeros(1)
     with limit_threads(1):
         expected = _graphs.resistance_sums(*arguments)
@@ -317,6 +318,6 @@ def test_sums_over_the_edges_of_few_points(graph):
         assert _graphs.unequal_edges(pairs, codes)[k] == np.sum(
             np.triu(W) * (codes[:, None] != codes)
         )
-        np.testing.assert_array_equal(full(_graphs.dense_laplacian(pairs, k)), naive.laplacian(W))
+        np.testing.assert_array_equal(full(lower_laplacian(pairs, k)), naive.laplacian(W))
         whole = np.zeros(5, np.int64), np.zeros(1)
         assert _graphs.resistance_sums(pairs, np.eye(5), *whole)[k] == np.sum(W)

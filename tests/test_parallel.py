@@ -200,7 +200,7 @@ def test_an_executor_that_is_shut_down(kind):
 @pytest.mark.parametrize("kind", [ThreadPoolExecutor, ProcessPoolExecutor, Inline])
 def test_a_class_instead_of_an_executor(kind):
     with pytest.raises(TypeError, match=rf"executor .* such as {kind.__name__}\(\)"):
-        map_chunks(broken, None, range(3), executor=kind)
+        mksknn.evidence_curve(X, Y, executor=kind)
 
 
 def test_a_submit_without_futures():

@@ -368,3 +368,41 @@ def test_bad_arguments_in_the_plane(change, message):
     arguments = {"X": X, "y": y, "k": 2, "resolution": 5} | change
     with pytest.raises(ValueError, match=message):
         mksknn.plot_decision(**arguments)
+
+
+# ---------------------------------------------------------------------------------------------
+# Relevances
+
+
+def metric_of(relevance, columns=None):
+    return mksknn.Metric("relevance", np.diag(relevance), np.array(relevance), columns=columns)
+
+
+def test_relevance():
+    ax = mksknn.plot_relevance(metric_of([1.0, 0.0, 2.5], ("glu", "skin", "bmi")))
+    assert [bar.get_width() for bar in ax.patches] == [1.0, 0.0, 2.5]
+    assert [text.get_text() for text in ax.get_yticklabels()] == ["glu", "skin", "bmi"]
+    top, bottom = ax.get_ylim()[::-1]
+    assert top < 0.0 < 2.0 < bottom  # the first column on top
+    assert [(text.get_text(), text.xy) for text in ax.texts] == [("not used", (0.0, 1))]
+    assert ax.get_xlabel() == "relevance" and ax.get_title() == "relevance"
+    assert ax.get_xlim()[0] == 0.0
+
+
+def test_relevance_without_names_and_on_axes_given():
+    _, given = plt.subplots()
+    assert mksknn.plot_relevance(metric_of([1.0, 1.0]), given) is given
+    assert [text.get_text() for text in given.get_yticklabels()] == ["column 0", "column 1"]
+    assert not given.texts
+
+
+def test_relevance_of_many_columns_is_high_but_not_without_end():
+    heights = [
+        mksknn.plot_relevance(metric_of(np.ones(d))).figure.get_figheight() for d in (1, 30, 500)
+    ]
+    assert heights[0] < heights[1] < heights[2] <= 20.0
+
+
+def test_relevance_of_something_else():
+    with pytest.raises(TypeError, match="metric must be a Metric; got str: learn_metric returns"):
+        mksknn.plot_relevance("euclidean")

@@ -6,10 +6,9 @@ from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 import naive
 import numpy as np
 import pytest
-from posing import pairs_of, problem_of
+from posing import lower_laplacian, pairs_of, problem_of
 
 import mksknn
-from mksknn._graphs import dense_laplacian
 from mksknn._quadrature import _find_end, slice_graph
 from mksknn._threads import limit_threads
 
@@ -147,7 +146,8 @@ def test_few_determinants_are_enough_for_a_sparse_graph(monkeypatch):
         scipy.sparse.linalg, "splu", lambda *a, **b: asked.append(1) or splu(*a, **b)
     )
     sparse = slice_graph(problem, 6)
-    assert 3 <= len(asked) <= 45
+    # a long tail towards small r, all of it within proven bounds: 3 panels of 26 nodes
+    assert 3 <= len(asked) <= 95
     dense = mksknn.posterior(X, y, ks=[6], backend="lapack")
     assert sparse.log_marginal == pytest.approx(dense.log_marginal[0], abs=1e-7)
     assert sparse.error <= 1e-8
@@ -193,7 +193,7 @@ def test_data_drawn_from_the_model_give_their_k_back(k, outputs, graph):
     rng = np.random.default_rng(k)
     X = rng.normal(size=(n, 2))
     pairs = pairs_of(X, graph, k)
-    lower = dense_laplacian(pairs, k)
+    lower = lower_laplacian(pairs, k)
     precision = lower + np.tril(lower, -1).T + 0.05 * np.eye(n)
     y = np.linalg.solve(np.linalg.cholesky(precision).T, rng.normal(size=(n, outputs)))
     found = mksknn.posterior(X, y, graph=graph, center=False, k_max=60)

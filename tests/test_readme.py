@@ -49,64 +49,110 @@ def test_numbers_outside_the_marks_are_few():
     assert not [one for one in numbers if re.search(r"%|times|s$", one)], numbers
 
 
-def test_accuracy_means_over_the_sets_that_all_have(results):
-    def row(name, method, error, log_loss, **more):
-        found = {"set": name, "method": method, "error": error, "log_loss": log_loss}
-        return found | {"fit": 0.5, "n": 100, "task": "classification"} | more
+def scored(name, method, error, log_loss, protocol="5 folds", **more):
+    """A row of accuracy.json."""
+    found = {"set": name, "method": method, "error": error, "log_loss": log_loss, "brier": error}
+    bins = [[0] * 9 + [10], [0] * 9 + [9.0], [0] * 9 + [8]]
+    found |= {"calibration": bins, "fit": 0.5, "predict_one": 2e-5, "n": 100, "d": 3}
+    return found | {"task": "classification", "protocol": protocol} | more
 
+
+def test_accuracy_means_over_the_sets_that_all_have(results):
     rows = [
-        row("a", "k-NN by CV", 0.2, 1.0),
-        row("a", "evidence", 0.1, 0.4),
-        row("b", "k-NN by CV", 0.4, 2.0, n=300),
-        row("b", "evidence", 0.3, 0.6, fit=0.1, n=300),
-        row("b", "evidence", 0.9, 0.9, protocol="5x2"),
-        row("c", "evidence", 0.9, 9.0),
-        row("c", "something else", 0.9, 9.0),
+        scored("a", "k-NN by CV", 0.2, 1.0),
+        scored("a", "evidence", 0.1, 0.4),
+        scored("b", "k-NN by CV", 0.4, 2.0, n=300),
+        scored("b", "evidence", 0.3, 0.6, fit=0.1, n=300),
+        scored("b", "evidence", 0.9, 0.9, protocol="5x2"),
+        scored("c", "evidence", 0.9, 9.0),
+        scored("c", "something else", 0.9, 9.0),
         {"set": "d", "method": "evidence", "rmse": 1.0, "task": "regression"},
     ]
+    rows[-1] |= {"protocol": "5 folds", "nlpd": 1.0, "coverage": 0.9}
     results("accuracy", {"rows": rows})
     table = report.accuracy()
-    assert "k by 10-fold cross-validation | 30.0% | 1.500 | 0.5 s |" in table
+    assert "weights by 10-fold cross-validation | 30.0% | 1.500 | 0.5 s |" in table
     assert "highest evidence | 20.0% | 0.500 | 0.3 s |" in table
     assert table.count("%") == 2
-    assert "2 real data sets of at most 300 rows" in table.replace("\n", " ")
+    assert "2 real data sets of at most 300 rows, each by 5-fold" in table.replace("\n", " ")
+    whole = report.accuracy(tuple(report.METHODS))
+    assert "| 20.0% | 0.500 | 0.200 | 10.0% | 0.3 s | 20 µs |" in whole
+    assert "By RMSE" not in report.page()  # nobody to compare with
+
+
+def test_peers_alone_are_no_table(results):
+    results("accuracy", {"rows": [scored("a", "k-NN by CV", 0.2, 1.0)]})
+    assert report.accuracy() == ""
+    assert "How good" not in report.page()
+
+
+def test_ranks_and_where_we_lose(results):
+    rows = []
+    for name, ours in (("a", 0.1), ("b", 0.3), ("c", 0.205)):
+        rows += [scored(name, "k-NN by CV", 0.2, 0.2), scored(name, "GP", 0.4, 0.4)]
+        rows += [scored(name, "learned", ours, ours)]
+    results("accuracy", {"rows": rows})
+    scores = report.Scores("classification")
+    assert scores.ranks("error").tolist() == pytest.approx([4 / 3, 3.0, 5 / 3])
+    # Demsar (2006), table 5: q = 2.343 for three methods
+    assert scores.critical_difference() == pytest.approx(2.343 * (12 / 18) ** 0.5, rel=1e-3)
+    lost = report.losses(scores, "error")
+    assert "on 1 of 3 sets:" in lost and "- b: k-NN, CV 0.200, ours 0.300." in lost
+    page = report.page()
+    assert "| b | **0.200** | 0.400 | 0.300 |" in page
+    assert page.index("## How good") < page.index("### Where others are better")
 
 
 def test_where_we_are_slower_it_says_so(results):
+    both = {"ours": 0.123, "theirs": 42.4}
     rows = [
-        RATIO | {"what": "predict, knn, 9 x 9, d=3, k=5: mksknn / cKDTree both ways", "ratio": 0.5},
-        RATIO
-        | {"what": "predict, mutual, 9 x 9, d=3, k=5: mksknn / cKDTree both ways", "ratio": 2},
-        RATIO | {"what": "GridSearchCV over 1..899 (scaled) / select_k, n=1,000", "ratio": 345.1},
-        RATIO | {"what": "top 30, n=20 d=3: mksknn / cKDTree(workers=2)", "ratio": 1.02},
-        RATIO | {"what": "peak memory of select_k(X, y), in n^2 doubles", "ratio": 2.0},
+        {"what": "predict, knn, 9 x 9, d=3, k=5: mksknn / sklearn kd_tree", "ratio": 0.5},
+        {"what": "predict, mutual, 9 x 9, d=3, k=5: mksknn / sklearn kd_tree", "ratio": 2},
+        {"what": "GridSearchCV over 1..899 (scaled) / select_k, n=1,000 d=19", "ratio": 345.1},
+        {"what": "NumPy slogdet and L-BFGS for each k (scaled) / select_k, n=1,000", "ratio": 999},
+        {"what": "top 30, n=20 d=3: mksknn / cKDTree(workers=2)", "ratio": 1.02},
+        {"what": "peak memory of select_k, n=9, in n^2 doubles", "ratio": 2.0, "MB": 3.2},
+        {"what": "all k / one dpotrf", "ratio": None, "why": "killed"},
     ]
-    rows[2] |= {"ours": 0.123, "theirs": 42.4}
-    results("some", rows)
-    table = report.speed(worst_graph=True)
-    assert (
-        "| `predict`: 9 by 9, 3D | SciPy's `cKDTree`, both ways |  |  | slower: 2 times as" in table
-    )
+    rows = [RATIO | row for row in rows]
+    rows[:5] = [row | both for row in rows[:5]]
+    rows[-1]["met"] = False
+    about = {"busy": 0.04, "date": "2026-11-18", "cores": 2, "threads": 2, "machine": "x"}
+    about["versions"] = {"numpy": "2.2"}
+    results("some", {"parts": {"one": {"about": about, "found": rows}}})
+    table = report.speed(worst=True)
+    assert "| `predict`: 9 by 9, 3D | scikit-learn, `kd_tree` | 0.12 s | 42 s | slower: 2" in table
     assert "| 0.12 s | 42 s | 345 times as fast |" in table
     assert "| as fast |" in table
-    assert "memory" not in table and ", knn" not in table
-    assert "`predict`, knn: 9 by 9, 3D | SciPy's `cKDTree`, both ways |  |  | 2 times as fast" in (
-        report.speed(worst_graph=False)
-    )
+    assert "memory" not in table and ", knn" not in table and "NumPy" not in table
+    whole = report.speed(worst=False)
+    assert "`predict`, knn: 9 by 9, 3D | scikit-learn, `kd_tree` | 0.12 s | 42 s | 2 tim" in whole
+    assert "NumPy: `slogdet`" in whole
     page = report.page()
     assert page.index("## How fast") < page.index("## Goals of ours")
-    assert "5 of 5 are met" in page
+    assert "6 of 7 are met" in page and "| **missed** | killed |" in page
+    assert "| peak memory of select_k, n=9, in n^2 doubles | 3 MB |" in page
+    assert "at most 4% in use by others at the start: numpy 2.2" in page.replace("\n", " ")
 
 
 def test_first_use(results):
-    results("evidence", [{"first use": {"cold": 21.3, "warm": 1.234}}])
+    found = {"first use": {"cold": 21.3, "warm": 1.234}}
+    results("startup", {"parts": {"example": {"about": {}, "found": found}}})
     words = " ".join(report.first_use().split())
     assert "took 21 s" in words and "later processes took 1.2 s" in words
 
 
 @pytest.mark.parametrize(
     ("seconds", "shown"),
-    [(0.01234, "0.012 s"), (3.44, "3.4 s"), (42.4, "42 s"), (149, "150 s"), (8183, "2.3 h")],
+    [
+        (0.000034, "34 µs"),
+        (0.00234, "2.3 ms"),
+        (0.01234, "0.012 s"),
+        (3.44, "3.4 s"),
+        (42.4, "42 s"),
+        (149, "150 s"),
+        (8183, "2.3 h"),
+    ],
 )
 def test_durations(seconds, shown):
     assert report.duration(seconds) == shown

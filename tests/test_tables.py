@@ -13,6 +13,7 @@ def call_all(table):
     """The functions that take points, and new points."""
     yield lambda: mksknn.select_k(table, Y)
     yield lambda: mksknn.neighbors(table, 2)
+    yield lambda: mksknn.learn_metric(table, Y)
     yield lambda: mksknn.predict(TABLE, Y, table, k=1)
 
 
@@ -28,7 +29,7 @@ def test_missing_and_infinite_values(value):
 
 def test_text():
     for call in call_all(TABLE.assign(skin=["north", "south", "north", "north"])):
-        with pytest.raises(TypeError, match=r"got 'north' \(str\) in column 'skin'"):
+        with pytest.raises(TypeError, match=r"'north' \(str\) in column 'skin': turn.*get_dum"):
             call()
 
 
@@ -44,7 +45,7 @@ def test_other_columns():
 def test_missing_whole_numbers():
     table = TABLE.assign(skin=pd.array([1, None, 3, 4], dtype="Int64"))
     for call in call_all(table):
-        with pytest.raises(TypeError, match=r"NA.* in column 'skin'"):
+        with pytest.raises(TypeError, match=r"NA.* in column 'skin': drop or fill in missing"):
             call()
 
 

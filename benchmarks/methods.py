@@ -1,0 +1,272 @@
+"""The methods that benchmarks/accuracy.py compares: what people would use, and ours.
+
+Each is fitted to training rows and gives a `Fitted`. Whatever it learns, the scale of the columns
+included, it learns from these rows. k-NN of others has k and weights chosen by 10-fold
+cross-validation within them, R's `class::knn.cv` its k by leave-one-out.
+
+R's method needs Rscript with the package class (Debian: apt-get install r-cran-class). Without it
+that method is left out, and the run says so.
+"""
+
+from __future__ import annotations
+
+import functools
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
+from sklearn.gaussian_process import GaussianProcessClassifier, GaussianProcessRegressor
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
+from sklearn.linear_model import LogisticRegressionCV, RidgeCV
+from sklearn.model_selection import GridSearchCV, KFold, StratifiedKFold, cross_val_predict
+from sklearn.neighbors import (
+    KNeighborsClassifier,
+    KNeighborsRegressor,
+    NeighborhoodComponentsAnalysis,
+)
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from timing import Missing
+
+import mksknn
+
+K_GRID = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 15, 20, 25, 30, 40, 50, 60]
+R_SCRIPT = Path(__file__).with_name("knn_cv.R")
+
+
+@dataclass
+class Fitted:
+    """A fitted method."""
+
+    ask: object  # a model of scikit-learn, or new points -> probabilities, or (means, variances)
+    seconds: float | None = None  # of fitting, where it does not happen in this process alone
+    one_row: float | None = None  # seconds of predicting one, likewise; known after asking
+
+    def __call__(self, A: np.ndarray):
+        return getattr(self.ask, "predict_proba", self.ask)(A)
+
+
+def _inner(y: np.ndarray):
+    folds = StratifiedKFold if y.dtype.kind == "i" else KFold
+    return folds(10, shuffle=True, random_state=0)
+
+
+def _tuned(model, y: np.ndarray) -> GridSearchCV:
+    """k and weights by cross-validation within the training rows."""
+    ks = [k for k in K_GRID if k < len(y) * 9 // 10]
+    scoring = None if y.dtype.kind == "i" else "neg_mean_squared_error"
+    name = model.steps[-1][0]
+    grid = {f"{name}__n_neighbors": ks, f"{name}__weights": ["uniform", "distance"]}
+    return GridSearchCV(model, grid, cv=_inner(y), scoring=scoring)
+
+
+# -------------------------------------------------------------------------------------------------
+# Classes
+
+
+def knn_by_cv(X, y):
+    return Fitted(_tuned(make_pipeline(StandardScaler(), KNeighborsClassifier()), y).fit(X, y))
+
+
+def nca_knn(X, y):
+    """Neighbourhood components first, then k and weights by cross-validation on what they give."""
+    scaler = StandardScaler().fit(X)
+    nca = NeighborhoodComponentsAnalysis(max_iter=50, random_state=0).fit(scaler.transform(X), y)
+    after = lambda A: nca.transform(scaler.transform(A))  # noqa: E731
+    search = _tuned(make_pipeline("passthrough", KNeighborsClassifier()), y).fit(after(X), y)
+    return Fitted(lambda A: search.predict_proba(after(A)))
+
+
+def r_knn_cv(X, y):
+    """R's k-NN, k by leave-one-out.
+
+    R tells only the winner's share of the votes; the rest goes to the other classes in equal parts.
+    """
+    if shutil.which("Rscript") is None:
+        raise Missing("Rscript is missing: apt-get install r-cran-class")
+    scaler, J = StandardScaler().fit(X), int(y.max()) + 1
+    ks = [k for k in K_GRID if k < len(y)]
+
+    def run(ks, *more, A=None):
+        with tempfile.TemporaryDirectory() as folder:
+            tables = {"points": scaler.transform(X), "labels": y}
+            tables |= {} if A is None else {"new": scaler.transform(A)}
+            for name, values in tables.items():
+                np.savetxt(f"{folder}/{name}.csv", values, delimiter=",", fmt="%.17g")
+            command = ["Rscript", str(R_SCRIPT), folder, " ".join(map(str, ks)), *more]
+            done = subprocess.run(command, capture_output=True, text=True)
+        if done.returncode:
+            raise Missing(f"Rscript fails, is the package class there? {done.stderr.strip()}")
+        return done.stdout.split()
+
+    def ask(A):
+        one, *found = run([k], "predict", A=A)
+        fitted.one_row = float(one)
+        label, share = np.array(found[::2], dtype=int), np.array(found[1::2], dtype=float)
+        probability = np.repeat((1.0 - share)[:, None] / (J - 1), J, axis=1)
+        probability[np.arange(len(A)), label] = share
+        return probability
+
+    chosen, seconds = run(ks)
+    k, fitted = int(chosen), Fitted(ask, float(seconds))
+    return fitted
+
+
+def forest(X, y):
+    return Fitted(RandomForestClassifier(300, random_state=0).fit(X, y))
+
+
+def gp_classifier(X, y):
+    kernel = ConstantKernel(1.0) * RBF(np.sqrt(X.shape[1]))
+    model = GaussianProcessClassifier(kernel, random_state=0, max_iter_predict=50)
+    return Fitted(make_pipeline(StandardScaler(), model).fit(X, y))
+
+
+def logistic(X, y):
+    """The penalty by inner cross-validation, as ridge has it."""
+    inner = StratifiedKFold(5, shuffle=True, random_state=0)
+    model = LogisticRegressionCV(Cs=7, cv=inner, max_iter=1000, scoring="neg_log_loss")
+    return Fitted(make_pipeline(StandardScaler(), model).fit(X, y))
+
+
+# -------------------------------------------------------------------------------------------------
+# Values
+
+
+def _with_variance(predict, variance: float) -> Fitted:
+    """Means, all with the variance of the residuals that were held out."""
+
+    def found(A):
+        mean = np.ravel(predict(A))
+        return mean, np.full(len(mean), variance)
+
+    return Fitted(found)
+
+
+def knn_values_by_cv(X, y):
+    best = _tuned(make_pipeline(StandardScaler(), KNeighborsRegressor()), y).fit(X, y)
+    best = best.best_estimator_
+    residual = y - cross_val_predict(best, X, y, cv=_inner(y))
+    return _with_variance(best.predict, float((residual**2).mean()))
+
+
+def forest_values(X, y):
+    model = RandomForestRegressor(300, oob_score=True, random_state=0).fit(X, y)
+    return _with_variance(model.predict, float(np.mean((y - model.oob_prediction_) ** 2)))
+
+
+def ridge(X, y):
+    model = make_pipeline(StandardScaler(), RidgeCV(np.logspace(-3, 3, 13))).fit(X, y)
+    return _with_variance(model.predict, -float(model[-1].best_score_))
+
+
+def gp_values(X, y):
+    """One length scale per column, noise, and a free amplitude, by marginal likelihood."""
+    d = X.shape[1]
+    kernel = ConstantKernel(1.0) * RBF(np.full(d, np.sqrt(d)), (1e-2, 1e4)) + WhiteKernel(0.1)
+    model = GaussianProcessRegressor(kernel, normalize_y=True, random_state=0)
+    model = make_pipeline(StandardScaler(), model).fit(X, y)
+
+    def found(A):
+        mean, deviation = model.predict(A, return_std=True)
+        return mean, deviation**2
+
+    return Fitted(found)
+
+
+# -------------------------------------------------------------------------------------------------
+# Ours
+
+
+def _ready(X, y, model) -> Callable:
+    ask = mksknn.prepare(X, y, model)
+
+    def found(A):
+        got = ask(A)
+        return (got.mean, got.variance) if got.probability is None else got.probability
+
+    return found
+
+
+def _scaled(X, y, choose) -> Fitted:
+    scaler = StandardScaler().fit(X)
+    points = scaler.transform(X)
+    found = _ready(points, y, choose(points, y))
+    return Fitted(lambda A: found(scaler.transform(A)))
+
+
+def evidence(X, y):
+    return _scaled(X, y, mksknn.select_k)
+
+
+def posterior(X, y):
+    return _scaled(X, y, mksknn.posterior)
+
+
+def loo_log(X, y):
+    return _scaled(X, y, functools.partial(mksknn.select_k, criterion="loo_log"))
+
+
+def averaged(X, y):
+    return _scaled(X, y, functools.partial(mksknn.posterior, weights="loo_log"))
+
+
+_metrics: dict[tuple, tuple] = {}
+
+
+def _metric(X: np.ndarray, y: np.ndarray) -> tuple:
+    """The learned distance and the processor seconds it took, learned once for several methods."""
+    key = X.tobytes(), y.tobytes()
+    if key not in _metrics:
+        start = time.process_time()
+        metric = mksknn.learn_metric(X, y)
+        _metrics.clear()
+        _metrics[key] = metric, time.process_time() - start
+    return _metrics[key]
+
+
+def _learned(X, y, weights: str) -> Fitted:
+    metric, before = _metric(X, y)
+    start = time.process_time()
+    found = _ready(X, y, mksknn.posterior(X, y, weights=weights, metric=metric))
+    return Fitted(found, before + time.process_time() - start)
+
+
+def learned(X, y):
+    return _learned(X, y, "loo_log")
+
+
+def learned_posterior(X, y):
+    return _learned(X, y, "evidence")
+
+
+OURS = {
+    "evidence": evidence,
+    "posterior": posterior,
+    "loo_log": loo_log,
+    "averaged": averaged,
+    "learned": learned,
+    "learned, posterior": learned_posterior,
+}
+PEERS = {
+    "classification": {
+        "k-NN by CV": knn_by_cv,
+        "NCA, k-NN by CV": nca_knn,
+        "R class::knn.cv": r_knn_cv,
+        "random forest": forest,
+        "GP": gp_classifier,
+        "linear": logistic,
+    },
+    "regression": {
+        "k-NN by CV": knn_values_by_cv,
+        "random forest": forest_values,
+        "GP": gp_values,
+        "linear": ridge,
+    },
+}

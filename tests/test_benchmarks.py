@@ -1,0 +1,250 @@
+"""The benchmarks: each runs at its smallest size, and stores only what a quiet machine measured."""
+
+import importlib
+import json
+import pathlib
+import re
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+BENCHMARKS = pathlib.Path(__file__).parents[1] / "benchmarks"
+if not BENCHMARKS.exists():
+    pytest.skip("the benchmarks are not here", allow_module_level=True)
+pytest.importorskip("psutil")
+
+FRAME = {"timing", "sets", "methods", "report", "figures"}  # not scripts that measure
+SCRIPTS = sorted(path.stem for path in BENCHMARKS.glob("*.py") if path.stem not in FRAME)
+
+
+@pytest.fixture
+def imported(monkeypatch):
+    """Import a file of the benchmarks, which see each other as scripts do."""
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    monkeypatch.setattr(sys, "argv", ["script.py"])
+    yield importlib.import_module
+    for name in [*FRAME, *SCRIPTS]:
+        sys.modules.pop(name, None)
+
+
+def stored():
+    """What is stored, byte by byte."""
+    return {path.name: path.read_bytes() for path in (BENCHMARKS / "results").glob("*")}
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_runs_at_its_smallest_size(script):
+    before = stored()
+    command = [sys.executable, str(BENCHMARKS / f"{script}.py"), "--smallest"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=BENCHMARKS.parent)
+    assert done.returncode == 0, done.stdout[-1000:] + done.stderr[-3000:]
+    assert not re.search(r"\bnan\b", done.stdout)
+    assert stored() == before
+
+
+def test_every_script_is_in_the_makefile():
+    source = (BENCHMARKS.parent / "Makefile").read_text()
+    line = next(line for line in source.splitlines() if line.startswith("SCRIPTS ?="))
+    assert sorted(line.partition("=")[2].split()) == SCRIPTS
+
+
+@pytest.mark.parametrize(
+    ("busy", "options", "kept"),
+    [(0.0, [], True), (0.5, [], False), (0.5, ["--force"], True), (0.0, ["--quick"], False)],
+)
+def test_a_busy_machine_is_not_stored(imported, monkeypatch, tmp_path, capsys, busy, options, kept):
+    monkeypatch.setattr(sys, "argv", ["script.py", *options])
+    timing = imported("timing")
+    monkeypatch.setattr(timing, "RESULTS", tmp_path)
+    monkeypatch.setattr("psutil.cpu_percent", lambda seconds: 100.0 * busy)
+    timing.run("some", "words", {"one": lambda: [1], "two": lambda: [2]})
+    assert (tmp_path / "some.json").exists() == kept
+    printed = capsys.readouterr().out
+    assert ("BUSY MACHINE: 50% in use" in printed) == (busy > 0.1)
+    assert ("not stored" in printed) == (busy > 0.1 and not kept)
+
+
+def test_parts_are_stored_one_by_one(imported, monkeypatch, tmp_path, capsys):
+    timing = imported("timing")
+    monkeypatch.setattr(timing, "RESULTS", tmp_path)
+    monkeypatch.setattr("psutil.cpu_percent", lambda seconds: 1.0)
+
+    def fails():
+        raise ValueError("as it happens")
+
+    def lacks():
+        raise timing.Missing("a package")
+
+    with pytest.raises(SystemExit, match="some: second failed"):
+        timing.run("some", "words", {"first": lambda: 1, "second": fails, "third": lacks})
+    monkeypatch.setattr(sys, "argv", ["script.py", "fourth"])
+    timing.run("some", "words", {"first": lambda: 1, "fourth": lambda: 4})
+    parts = json.loads((tmp_path / "some.json").read_text())["parts"]
+    assert {name: part["found"] for name, part in parts.items()} == {"first": 1, "fourth": 4}
+    about = parts["first"]["about"]
+    assert {"versions", "commit", "cores", "threads", "load", "busy"} <= about.keys()
+    assert about["versions"]["numpy"] == np.__version__
+    assert "SKIPPED: a package" in capsys.readouterr().out
+
+
+def test_verdicts_and_exponents(imported, capsys):
+    timing = imported("timing")
+    assert timing.verdict("a", 0.9, at_most=1.0)["met"]
+    assert not timing.verdict("a", 0.9, at_least=1.0)["met"]
+    assert "goal" not in timing.verdict("a", 0.9)
+    assert timing.verdict("a", 2.0, seconds=(1.0, 2.0))["theirs"] == 2.0
+    assert timing.unmet("a", "killed", 3) == {
+        "what": "a", "ratio": None, "goal": "<= 3", "met": False, "why": "killed"
+    }  # fmt: skip
+    n = np.array([10.0, 100.0, 1000.0])
+    assert timing.exponent(n, 3.0 * n**1.7) == pytest.approx(1.7)
+
+
+# -------------------------------------------------------------------------------------------------
+# Quality
+
+
+def test_scores_of_classes(imported):
+    accuracy = imported("accuracy")
+    probability = np.array([[0.9, 0.1], [0.3, 0.7], [0.6, 0.4], [0.0, 1.0]])
+    found = accuracy.score_classes(probability, np.array([0, 1, 1, 0]))
+    assert found["error"] == 0.5
+    losses = -np.log([0.9, 0.7, 0.4, np.finfo(float).eps])
+    assert found["log_loss"] == pytest.approx(losses.mean())
+    assert found["brier"] == pytest.approx((0.02 + 0.18 + 0.72 + 2.0) / 4)
+    number, sure, right = np.array(found["calibration"])
+    assert number.sum() == 4 and right.sum() == 2 and sure.sum() == pytest.approx(3.2)
+    assert number[9] == 2 and right[9] == 1
+
+
+def test_scores_of_values(imported):
+    accuracy = imported("accuracy")
+    y, mean, variance = np.array([0.0, 3.0]), np.array([1.0, 0.0]), np.array([1.0, 4.0])
+    found = accuracy.score_values(mean, variance, y)
+    assert found["rmse"] == pytest.approx(np.sqrt(5.0))
+    density = [-0.5 * np.log(2 * np.pi) - 0.5, -0.5 * np.log(8 * np.pi) - 9 / 8]
+    assert found["nlpd"] == pytest.approx(-np.mean(density))
+    assert found["coverage"] == 1.0
+
+
+def test_splits_and_risks(imported):
+    accuracy = imported("accuracy")
+    X, y = np.arange(40.0).reshape(20, 2), np.tile([0, 1], 10)
+    halves = list(accuracy.splits(X, y, "5x2"))
+    assert len(halves) == 10 and all(len(train) == len(test) == 10 for train, test in halves)
+    assert len(list(accuracy.splits(X, y, "noise"))) == 5
+    assert accuracy.altered(X, y, "noise")[0].shape == (20, 12)
+    shuffled = accuracy.altered(X, y, "permuted")[1]
+    assert sorted(shuffled) == sorted(y) and (shuffled != y).any()
+
+
+def test_goals_of_the_learned_distance(imported, capsys):
+    accuracy = imported("accuracy")
+    rows = []
+    for name in accuracy.CLASSES:
+        for method, error, log_loss in (
+            ("learned", 0.10, 0.3),
+            ("averaged", 0.20, 0.5),
+            ("random forest", 0.10, 0.4),
+            ("GP", 0.10, 0.2),
+        ):
+            rows.append(
+                {"protocol": "5 folds", "set": name, "method": method, "error": error,
+                 "log_loss": log_loss}
+            )  # fmt: skip
+    rows[-4]["error"] = 0.25  # of the last set
+    found = {row["what"]: row for row in accuracy.goals(rows)}
+    assert found["mean log-loss, 16 sets: learned / random forest"]["ratio"] == pytest.approx(0.75)
+    assert not found["mean log-loss, 16 sets: learned / GP"]["met"]
+    worst = found[f"error, the set where learning harms most ({accuracy.CLASSES[-1]}): "
+                  "learned - not learned"]  # fmt: skip
+    assert worst["ratio"] == pytest.approx(0.05) and not worst["met"]
+    assert not any("k-NN by CV" in what or "RMSE" in what for what in found)  # not stored
+
+
+def test_r_is_left_out_where_it_is_missing(imported, monkeypatch, capsys):
+    accuracy, methods = imported("accuracy"), imported("methods")
+    monkeypatch.setattr(methods.shutil, "which", lambda name: None)
+    monkeypatch.setattr(accuracy, "load", lambda name, most: (np.eye(30), np.tile([0, 1], 15)))
+    kept = {"rows": []}
+    accuracy.run(["wine"], "5 folds", kept, lambda name: "R" in name, False, False)
+    assert kept["rows"] == []
+    assert "SKIPPED: R class::knn.cv: Rscript is missing" in capsys.readouterr().out
+
+
+# -------------------------------------------------------------------------------------------------
+# Figures and the page on growth
+
+
+def invented():
+    """Results of every kind, made up."""
+    rng = np.random.default_rng(0)
+    bins = [[10] * 10, np.linspace(0.5, 9.5, 10).tolist(), list(range(10))]
+    methods = ("k-NN by CV", "random forest", "GP", "evidence", "averaged", "learned")
+    rows = [
+        {"set": name, "method": method, "protocol": "5x2", "task": "classification", "n": 90,
+         "error": rng.uniform(0.1, 0.3), "log_loss": rng.uniform(0.3, 0.6), "calibration": bins}
+        for name in ("wine", "tae", "iris") for method in methods
+    ]  # fmt: skip
+
+    def grown(over, values, **more):
+        rows = [{"n": 9, "d": 2, "seconds": 1e-3 * x**1.5, "MB": x, "k": 7, over: x, **more}
+                for x in values]  # fmt: skip
+        return {"rows": [*rows, {over: 9, "n": 9, "d": 2, "failed": "why", **more}],
+                "exponent": 1.5}  # fmt: skip
+
+    points = (1_000, 10_000)
+    parts = {
+        "n": {f"{graph}, {d}-D": grown("n", points, graph=graph)
+              for graph in ("symmetric", "mutual") for d in (2, 3)},
+        "grid": grown("n", points),
+        "curve": {"symmetric, 2-D": grown("n", points)},
+        "dense": grown("n", points),
+        "d": grown("d", (2, 5)),
+        "J": grown("J", (2, 4)),
+        "k_max": {"evidence_curve": grown("k_max", (5, 9)), "select_k": grown("k_max", (5, 9))},
+        "million": {"seconds": 75.0, "MB": 1024.0, "neighbors": 3.4},
+        "processes": [{"what": "a", "ratio": 1.9}, {"what": "b", "ratio": 1.0}],
+    }  # fmt: skip
+    about = {"busy": 0.0, "date": "2026-11-18", "cores": 2, "threads": 2, "machine": "x86_64"}
+    about["versions"] = {"mksknn": "1.2"}
+    scale = {name: {"about": about, "found": found} for name, found in parts.items()}
+    return {"accuracy": {"rows": rows}, "scale": {"parts": scale}}
+
+
+@pytest.fixture
+def report(imported, monkeypatch, tmp_path):
+    """The report of made-up results."""
+    found = imported("report")
+    monkeypatch.setattr(found, "RESULTS", tmp_path)
+    for name, data in invented().items():
+        (tmp_path / f"{name}.json").write_text(json.dumps(data))
+    return found
+
+
+def test_figures_are_drawn(report, imported, tmp_path):
+    pytest.importorskip("matplotlib")
+    names = imported("figures").draw(tmp_path)
+    assert sorted(names) == ["calibration", "growth", "loss_error", "ranks", "time"]
+    assert all((tmp_path / f"{name}.png").stat().st_size > 5_000 for name in names)
+
+
+def test_nothing_stored_draws_nothing(report, imported, tmp_path):
+    pytest.importorskip("matplotlib")
+    for path in tmp_path.glob("*.json"):
+        path.unlink()
+    assert imported("figures").draw(tmp_path) == []
+    assert imported("scale").make_page() == ""
+
+
+def test_the_page_on_growth(report, imported):
+    page = imported("scale").make_page()
+    assert "| 10,000 | 2 | symmetric | 1000 s | 10,000 MB | 7 |" in page
+    assert "| 9 | 2 | mutual | failed |  |  |" in page
+    assert "symmetric, 2-D n^1.50" in page
+    assert "| classes | 4 | 8 ms | 4 MB |" in page
+    assert "k_max = 5 took 75 s, of which 3.4 s ranking, and 1.0 GB" in page
+    assert "two processes were 1.90 times as fast" in page
+    assert "{" not in page

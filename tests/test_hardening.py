@@ -1,0 +1,373 @@
+"""What must not happen: hangs, interrupts not heard, answers that depend on the machine."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import naive
+import numpy as np
+import pytest
+
+import mksknn
+from mksknn import _threads
+
+ROOT = Path(__file__).resolve().parents[1]
+RNG = np.random.default_rng(17)
+X = RNG.normal(size=(30, 3))
+Y = X[:, 0] + 0.3 * RNG.normal(size=30)
+EVIDENCE = [mksknn.select_k, mksknn.evidence_curve, mksknn.posterior]
+
+
+# ---------------------------------------------------------------- y that does not vary
+
+CONSTANTS = [0.1, 0.5, 1.0 / 3.0, -0.7, 1e10 / 3.0, 1e-30 / 7.0, 1e140 / 3.0, 1e-200, 0.0]
+
+
+@pytest.mark.parametrize("value", CONSTANTS)
+@pytest.mark.parametrize("n", [2, 3, 30, 29])
+def test_a_constant_y_is_refused_however_its_mean_rounds(value, n):
+    for call in (*EVIDENCE, mksknn.learn_metric):
+        with pytest.raises(ValueError, match="y must vary"):
+            call(X[:n], np.full(n, value))
+    with pytest.raises(ValueError, match="y must vary"):
+        mksknn.select_k(X[:n], np.full((n, 2), [value, 3.0 * value]))
+    with pytest.raises(ValueError, match="y must not be constant"):
+        mksknn.loo_curve(X[:n], np.full(n, value))
+
+
+def test_a_constant_y_has_an_evidence_at_given_sigmas():
+    found = mksknn.log_evidence(X, np.full(30, 0.1), 3, sigma0=2.0, sigma2=0.5)
+    expected = naive.log_evidence(X, np.zeros(30), 3, 2.0, 0.5, center=False)
+    assert found == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize("call", EVIDENCE)
+def test_one_constant_output_among_others_is_fine(call):
+    """All outputs share sigma0, and the others keep it finite: a column of zeros, exactly."""
+    both = call(X, np.column_stack([Y, np.full(30, 0.1)]), k_max=9)
+    zeros = call(X, np.column_stack([Y - Y.mean(), np.zeros(30)]), k_max=9)
+    name = "log_total" if call is mksknn.posterior else "log_evidence"
+    np.testing.assert_allclose(getattr(both, name), getattr(zeros, name), rtol=1e-12)
+    assert np.isfinite(getattr(both, name)).all()
+
+
+def test_values_that_hardly_vary_are_centred_exactly():
+    """Steps of one ulp around a number whose mean rounds: exact by shifting first."""
+    steps = RNG.integers(0, 5, 30).astype(float)
+    y = 1.0 + steps * np.spacing(1.0)
+    found = mksknn.evidence_curve(X, y, k_max=5)
+    expected = mksknn.evidence_curve(X, steps, k_max=5)
+    shift = -30 * np.log(np.spacing(1.0))
+    np.testing.assert_allclose(found.log_evidence, expected.log_evidence + shift, rtol=1e-13)
+    np.testing.assert_allclose(found.sigma2 / found.sigma0, expected.sigma2 / expected.sigma0)
+
+
+# ---------------------------------------------------------------- distances that were rounded
+
+
+def test_rounding_in_given_distances_is_forgiven():
+    D = naive.distance_matrix(X, "euclidean")
+    noisy = D * (1.0 + 1e-15 * RNG.normal(size=D.shape))
+    noisy[0, 0] = noisy[3, 4] = noisy[4, 3] = -1e-17
+    before = noisy.copy()
+    found = mksknn.neighbors(noisy, metric="precomputed")
+    exact = np.maximum(0.5 * (noisy + noisy.T), 0.0)
+    expected = mksknn.neighbors(exact, metric="precomputed")
+    np.testing.assert_array_equal(found.indices, expected.indices)
+    np.testing.assert_array_equal(found.distances, expected.distances)
+    np.testing.assert_array_equal(noisy, before)
+    new = mksknn.predict(noisy, Y, noisy[:5], k=3, metric="precomputed")
+    plain = mksknn.predict(exact, Y, np.maximum(noisy[:5], 0.0), k=3, metric="precomputed")
+    np.testing.assert_array_equal(new.mean, plain.mean)
+
+
+def test_distances_of_scikit_learn_are_taken_as_they_come():
+    pairwise = pytest.importorskip("sklearn.metrics").pairwise_distances
+    for metric in ("euclidean", "cosine", "correlation", "braycurtis", "manhattan"):
+        D = pairwise(np.abs(X) if metric == "braycurtis" else X, metric=metric)
+        assert mksknn.select_k(D, Y, metric="precomputed").certified
+
+
+def test_more_than_rounding_is_refused():
+    D = naive.distance_matrix(X, "euclidean")
+    spoiled = D.copy()
+    spoiled[2, 7] *= 1.0 + 1e-9
+    with pytest.raises(ValueError, match=r"X must be symmetric .* X\[2, 7\] = .* X\[7, 2\] = "):
+        mksknn.neighbors(spoiled, metric="precomputed")
+    spoiled = D.copy()
+    spoiled[2, 7] = spoiled[7, 2] = -1e-9
+    with pytest.raises(ValueError, match="X must hold distances >= 0; got -1e-09"):
+        mksknn.neighbors(spoiled, metric="precomputed")
+    with pytest.raises(ValueError, match="X_new must hold distances >= 0; got -1e-09"):
+        mksknn.predict(D, Y, spoiled[2:3], k=3, metric="precomputed")
+    huge = np.array([[0.0, 1.7e308], [-1.7e308, 0.0]])
+    with pytest.raises(ValueError, match="X must be symmetric"):
+        mksknn.neighbors(huge, metric="precomputed")
+
+
+# ---------------------------------------------------------------- what would overflow
+
+
+@pytest.mark.parametrize("scale", [1e-144, 1e-100, 1e100, 1e143])
+@pytest.mark.parametrize("bounds", [(1e-100, 1e100), (1e-6, 1e6), (1e-100, 1e-99), (1e99, 1e100)])
+@pytest.mark.parametrize("call", EVIDENCE)
+@pytest.mark.filterwarnings("error")
+def test_extreme_targets_and_ratios_are_answered_or_refused(scale, bounds, call):
+    try:
+        found = call(X, scale * Y, ratio_bounds=bounds, k_max=6)
+    except ValueError as error:
+        assert "y must" in str(error) and "ratio_bounds" in str(error)
+        assert bounds != (1e-6, 1e6)
+        return
+    values = found.log_total if call is mksknn.posterior else found.log_evidence
+    assert np.isfinite(values).all()
+    if call is not mksknn.posterior:
+        assert (np.asarray(found.sigma0) > 0).all() and np.isfinite(found.sigma0).all()
+        assert (np.asarray(found.sigma2) > 0).all() and np.isfinite(found.sigma2).all()
+
+
+@pytest.mark.parametrize(
+    ("sigma0", "sigma2"),
+    [
+        (1e308, 1e308),
+        (1e308, 1e208),
+        (5e-324, 5e-324),
+        (1e-300, 1e-290),
+        (1e280, 1e280),
+        (1e289, 1),
+    ],
+)
+@pytest.mark.filterwarnings("error")
+def test_sigmas_whose_evidence_does_not_fit_in_a_float(sigma0, sigma2):
+    calls = [
+        lambda: mksknn.log_evidence(X, 1e9 * Y, 3, sigma0=sigma0, sigma2=sigma2),
+        lambda: mksknn.evidence_curve(X, 1e9 * Y, sigma0=sigma0, sigma2=sigma2),
+        lambda: mksknn.select_k(X, 1e9 * Y, sigma0=sigma0, sigma2=sigma2),
+    ]
+    for call in calls:
+        with pytest.raises(ValueError, match="sigma0"):
+            call()
+
+
+@pytest.mark.parametrize(("sigma0", "sigma2"), [(1e200, 1e150), (1e-200, 1e-190), (1e250, 1e250)])
+@pytest.mark.filterwarnings("error")
+def test_large_sigmas_are_certified_with_their_rounding(sigma0, sigma2):
+    """Products with sigma0 are far larger than determinants: rounding follows their size."""
+    curve = mksknn.evidence_curve(X, Y, sigma0=sigma0, sigma2=sigma2)
+    found = mksknn.select_k(X, Y, sigma0=sigma0, sigma2=sigma2)
+    assert found.certified
+    assert found.log_evidence == curve.log_evidence.max()
+
+
+# ---------------------------------------------------------------- Dask
+
+
+@pytest.fixture
+def cluster():
+    distributed = pytest.importorskip("distributed")
+    with distributed.LocalCluster(
+        n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
+    ) as cluster:
+        yield cluster
+
+
+def test_workers_killed_at_the_start(cluster):
+    """Killed 0 to 60 ms after the call: a nanny starts others, and the answer is the same."""
+    distributed = pytest.importorskip("distributed")
+    rng = np.random.default_rng(5)
+    points = rng.normal(size=(200, 2))
+    labels = (points[:, 0] + 0.5 * rng.normal(size=200) > 0).astype(int)
+    expected = mksknn.evidence_curve(points, labels, k_max=30)
+    with distributed.Client(cluster) as client, ThreadPoolExecutor(1) as pool:
+        for delay in (0.0, 0.01, 0.03, 0.06):
+            client.wait_for_workers(2, timeout=120)
+            victims = list(client.run(os.getpid).values())
+            sweep = pool.submit(mksknn.evidence_curve, points, labels, k_max=30, executor=client)
+            time.sleep(delay)
+            for victim in victims:
+                os.kill(victim, signal.SIGKILL)
+            found = sweep.result(timeout=240)
+            np.testing.assert_array_equal(found.log_evidence, expected.log_evidence)
+
+
+def test_a_cluster_without_workers_ends_in_an_error(cluster, monkeypatch):
+    distributed = pytest.importorskip("distributed")
+    monkeypatch.setattr(_threads, "_PATIENCE", 1.0)
+    monkeypatch.setattr(_threads, "_LOOK", 0.2)
+    with distributed.Client(cluster) as client:
+        cluster.scale(0)
+        deadline = time.monotonic() + 60
+        while client.scheduler_info()["workers"] and time.monotonic() < deadline:
+            time.sleep(0.1)
+        with pytest.raises(TimeoutError, match="executor: the Dask cluster has had no worker for"):
+            mksknn.evidence_curve(X, Y, executor=client)
+
+
+# ---------------------------------------------------------------- interrupts
+
+# A signal while a call is under way. What it may still do is count: factorizations begun after
+# the signal was heard (one more may be begun by another thread, before it knows).
+INTERRUPTED = """
+import os, signal, sys, threading, time
+import numpy as np
+import mksknn
+from mksknn import _cholmod, _dense, _sparse
+
+rng = np.random.default_rng(0)
+n = {n}
+X = rng.normal(size=(n, 3))
+noise = rng.integers(0, 2, n)
+smooth = (X[:, 0] > 0).astype(int)
+call = lambda: {call}
+heard, begun, armed = [], [], []
+
+def counted(owner, name):
+    routine = getattr(owner, name)
+    def wrapped(*arguments, **options):
+        begun.append(time.perf_counter())
+        if len(begun) == {at}:
+            os.kill(os.getpid(), signal.SIGINT)
+        return routine(*arguments, **options)
+    setattr(owner, name, wrapped)
+
+def interrupt(*_):
+    heard.append(time.perf_counter())
+    raise KeyboardInterrupt
+
+for owner, name in {routines}:
+    counted(owner, name)
+signal.signal(signal.SIGINT, interrupt)
+try:
+    call()
+    print("ended by itself", len(begun))
+except KeyboardInterrupt:
+    late = time.perf_counter() - heard[0]
+    print(len(begun) - {at}, sum(when > heard[0] for when in begun), threading.active_count())
+"""
+DENSE = "[(_dense, 'cholesky'), (_dense, 'tridiagonalize')]"
+SPARSE = "[(_sparse.SuperLU, 'logdet')]"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no SIGINT to one process")
+@pytest.mark.parametrize(
+    ("call", "n", "at", "routines"),
+    [
+        ("mksknn.evidence_curve(X, noise, backend='lapack')", 300, 5, DENSE),  # reductions
+        ("mksknn.evidence_curve(X, noise, backend='lapack')", 1100, 4, DENSE),  # factorizations
+        ("mksknn.evidence_curve(X, noise, backend='superlu', k_max=40)", 300, 4, SPARSE),
+        ("mksknn.posterior(X, noise, max_skipped=0)", 300, 5, DENSE),
+        ("mksknn.posterior(X, noise, max_skipped=0, backend='lapack')", 1100, 4, DENSE),
+        ("mksknn.select_k(X, noise, backend='lapack')", 1100, 3, DENSE),
+        ("mksknn.select_k(X, smooth, backend='superlu', k_max=40)", 700, 4, SPARSE),
+    ],
+)
+def test_ctrl_c_ends_a_call_before_the_next_factorization(call, n, at, routines):
+    script = INTERRUPTED.format(call=call, n=n, at=at, routines=routines)
+    done = run(script, NUMBA_NUM_THREADS="2")
+    assert done != "" and not done.startswith("ended"), done
+    later, after, alive = map(int, done.split())
+    assert later <= 2 and after <= 1 and alive == 1
+
+
+def run(script, *arguments, **environment):
+    """What a script prints, in a process of its own."""
+    done = subprocess.run(
+        [sys.executable, "-c", script, *arguments],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
+        timeout=600,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+# ---------------------------------------------------------------- the same bits
+
+# n = 700 has one tile, n = 2,300 several; both backends where the graph is sparse.
+SAME = """
+import json, sys
+import numpy as np
+import mksknn
+
+n, backend = json.loads(sys.argv[1])
+rng = np.random.default_rng(1)
+X = rng.normal(size=(n, 3))
+y = (X[:, 0] + 0.5 * rng.normal(size=n) > 0).astype(int)
+ks = [11, 40] if backend == "lapack" else [3, 5]
+best = mksknn.select_k(X, y, backend=backend, ks=ks)
+curve = mksknn.evidence_curve(X, y, ks=ks, backend=backend)
+found = mksknn.posterior(X, y, ks=ks, backend=backend)
+values = [best.k, best.log_evidence, best.sigma0, best.sigma2, best.margin, best.certified]
+values += [*curve.log_evidence, *curve.sigma0, *curve.sigma2]
+values += [*found.probability, *found.log_marginal, found.ratio, *found.mixture.weight]
+print(json.dumps([float(value).hex() for value in values]))
+"""
+BACKENDS = ["lapack", "auto"]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("n", [700, 2300])
+def test_the_same_bits_for_any_number_of_threads(n, backend):
+    found = {
+        (numba, blas): run(
+            SAME,
+            json.dumps([n, backend]),
+            NUMBA_NUM_THREADS=numba,
+            OPENBLAS_NUM_THREADS=blas,
+            OMP_NUM_THREADS=blas,
+        )
+        for numba, blas in [("1", "1"), ("2", "2"), ("1", "4")]
+    }
+    assert len(set(found.values())) == 1, found
+
+
+# ---------------------------------------------------------------- a busy machine
+
+# The threads of the process (as the system counts them, so those of any BLAS too) and those that a
+# BLAS would use, looked at in every factorization.
+BUSY = """
+import json, os, sys, threading
+import numpy as np
+import mksknn
+from mksknn import _dense
+from threadpoolctl import threadpool_info
+
+rng = np.random.default_rng(0)
+n = int(sys.argv[1])
+X = rng.normal(size=(n, 3))
+noise = rng.integers(0, 2, n)
+seen = []
+
+def looked_at(routine):
+    def wrapped(*arguments, **options):
+        blas = [one["num_threads"] for one in threadpool_info() if one["user_api"] == "blas"]
+        seen.append((threading.active_count(), max(blas)))
+        return routine(*arguments, **options)
+    return wrapped
+
+_dense.cholesky = looked_at(_dense.cholesky)
+_dense.tridiagonalize = looked_at(_dense.tridiagonalize)
+before = [one["num_threads"] for one in threadpool_info() if one["user_api"] == "blas"]
+for call in (mksknn.select_k, mksknn.posterior, mksknn.evidence_curve):
+    call(X, noise, ks=range(1, n - 1, n // 6), backend="lapack")
+after = [one["num_threads"] for one in threadpool_info() if one["user_api"] == "blas"]
+print(json.dumps([before, after, seen]))
+"""
+
+
+@pytest.mark.parametrize("n", [300, 1000])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_no_more_threads_than_allowed_and_one_for_each_blas(n, threads):
+    """BLAS threads spin for cores that another process has: one each, and no pool of ours."""
+    out = run(BUSY, str(n), NUMBA_NUM_THREADS=str(threads), OPENBLAS_NUM_THREADS="4")
+    before, after, seen = json.loads(out)
+    assert set(before) == set(after) and len(seen) > 5  # a BLAS more may have come with CHOLMOD
+    assert max(count for count, _ in seen) <= threads
+    assert {blas for _, blas in seen} == {1}

@@ -1,0 +1,246 @@
+"""Break one line in each kernel and each bound, and see that the tests notice.
+
+    python tools/mutants.py [--list] [--only NAME] [--all-lines] [--limit N]
+
+Mutants are made of every function decorated with ``@kernel`` and of every function of `_bounds`,
+`_search` and `_tails`: a sign turned round, a comparison or a range off by one, a term dropped. One
+for each function, or with ``--all-lines`` every one there is. Each runs in a copy of the tree,
+first with the small tests uncompiled, then, if those pass, with the files that test its module
+compiled. Tests that fail without any mutant do not count, and are named. The exit status is the
+number of mutants that survive both, at most 100.
+
+A mutant that changes no answer (a block size, an order of work, a slack that is ample) is listed in
+`EQUIVALENT` with the reason.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import copy
+import functools
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+BOUNDS = ("_bounds", "_search", "_tails")
+
+# Which files test a module first; all of tests/test_properties.py is tried for every one.
+TESTS = {
+    "_bounds": ("test_bounds", "test_selection", "test_exactness"),
+    "_search": ("test_search", "test_selection"),
+    "_tails": ("test_tails",),
+    "_distances": ("test_neighbors", "test_queries"),
+    "_order": ("test_neighbors", "test_queries"),
+    "_products": ("test_neighbors", "test_queries"),
+    "_tree": ("test_neighbors", "test_queries", "test_predictor"),
+    "_queries": ("test_queries", "test_predictor"),
+    "_metrics": ("test_predictor", "test_learning"),
+    "_graphs": ("test_graphs", "test_evidence"),
+    "_cholmod": ("test_sparse",),
+    "_dense": ("test_determinants", "test_lapack", "test_evidence"),
+    "_lapack": ("test_lapack",),
+    "_inverse": ("test_inverse",),
+    "_sparse": ("test_sparse", "test_determinants"),
+    "_spectra": ("test_search", "test_selection"),
+    "_loo": ("test_loo",),
+    "_votes": ("test_prediction", "test_predictor"),
+    "_quadrature": ("test_posterior",),
+    "_learning": ("test_learning",),
+}
+
+# "module.function: change" -> why no test can notice it
+EQUIVALENT: dict[str, str] = {}
+
+TURNED = {ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult}
+MOVED = {ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt}
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """One changed file."""
+
+    module: str
+    function: str
+    line: int
+    change: str
+    source: str
+
+    @property
+    def name(self) -> str:
+        """How it is shown, and found in `EQUIVALENT`."""
+        return f"{self.module}.{self.function}: {self.change}"
+
+
+def functions(module: str, tree: ast.Module) -> Iterator[ast.FunctionDef]:
+    """The functions to break."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef):
+            names = [one.id for one in node.decorator_list if isinstance(one, ast.Name)]
+            if "kernel" in names or module in BOUNDS:
+                yield node
+
+
+def changes(node: ast.AST) -> Iterator[str]:
+    """Names of what can be done to a node; `apply` does it."""
+    if isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Add | ast.Sub):
+        yield "term dropped"
+        yield "sign turned"
+    elif isinstance(node, ast.BinOp) and type(node.op) in (ast.Add, ast.Sub):
+        yield "sign turned"
+    elif isinstance(node, ast.Compare) and type(node.ops[0]) in MOVED:
+        yield "off by one"
+    elif isinstance(node, ast.BinOp) and type(node.op) in TURNED:
+        yield "factor turned"
+
+
+def apply(node: ast.AST, change: str) -> None:
+    """Change a node in place."""
+    if change == "term dropped":
+        node.value = ast.Constant(0)
+    elif change == "off by one":
+        node.ops[0] = MOVED[type(node.ops[0])]()
+    else:
+        node.op = TURNED[type(node.op)]()
+
+
+def mutants(every: bool) -> Iterator[Mutant]:
+    """All of them, file by file; of each function the first change that is no equivalent one."""
+    for path in sorted((ROOT / "mksknn").glob("_*.py")):
+        module, text = path.stem, path.read_text()
+        tree = ast.parse(text)
+        for function in functions(module, tree):
+            for at, node in enumerate(_body(function)):
+                found = list(_mutants_of(module, tree, function, at, node))
+                yield from found
+                if found and not every:
+                    break
+
+
+def _body(function: ast.FunctionDef) -> list[ast.AST]:
+    """The nodes of a function but not of those inside it, sums before comparisons."""
+    nodes, waiting = [], list(reversed(function.body))
+    while waiting:
+        node = waiting.pop()
+        nodes.append(node)
+        if not isinstance(node, ast.FunctionDef | ast.Lambda):
+            waiting += reversed(list(ast.iter_child_nodes(node)))
+    order = {"term dropped": 0, "sign turned": 1, "factor turned": 2, "off by one": 3}
+    able = [node for node in nodes if any(changes(node))]
+    return sorted(able, key=lambda node: order[next(changes(node))])
+
+
+def _mutants_of(
+    module: str, tree: ast.Module, function: ast.FunctionDef, at: int, node: ast.AST
+) -> Iterator[Mutant]:
+    change = next(changes(node))
+    broken = copy.deepcopy(tree)
+    twin = next(
+        one
+        for one in ast.walk(broken)
+        if isinstance(one, ast.FunctionDef)
+        and (one.name, one.lineno) == (function.name, function.lineno)
+    )
+    apply(_body(twin)[at], change)
+    what = f"line {node.lineno - function.lineno} of it, {change}: {ast.unparse(node)[:60]}"
+    one = Mutant(module, function.name, node.lineno, what, ast.unparse(broken))
+    if one.name not in EQUIVALENT:
+        yield one
+
+
+def caught(mutant: Mutant, folder: Path) -> str | None:
+    """Which run of tests fails with it; None if it survives."""
+    target = folder / "mksknn" / f"{mutant.module}.py"
+    whole = target.read_text()
+    files = [f"tests/{name}.py" for name in TESTS.get(mutant.module, ())]
+    files = [name for name in (*files, "tests/test_properties.py") if (folder / name).exists()]
+    try:
+        for how in ("uncompiled", "compiled"):
+            target.write_text(whole)
+            known = _failing(folder, tuple(files), how)
+            target.write_text(mutant.source)
+            run = _run_tests(folder, ["-x", *known, *files], how)
+            if run is None or run.returncode not in (0, 5):
+                return how
+        return None
+    finally:
+        target.write_text(whole)
+
+
+@functools.cache
+def _failing(folder: Path, files: tuple[str, ...], how: str) -> tuple[str, ...]:
+    """What to leave out, because it fails without any mutant."""
+    run = _run_tests(folder, ["-rfE", *files], how)
+    lines = [] if run is None else run.stdout.splitlines()
+    found = [line.split()[1] for line in lines if line.startswith(("FAILED ", "ERROR "))]
+    for one in found:
+        print(f"not counted, fails {how} without a mutant: {one}", flush=True)
+    return tuple(
+        f"--ignore={one}" if "::" not in one else f"--deselect={one}"
+        for one in dict.fromkeys(found)
+    )
+
+
+def _run_tests(
+    folder: Path, arguments: list[str], how: str
+) -> subprocess.CompletedProcess[str] | None:
+    """Tests in the copy; None if they do not end, which is noticed too."""
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
+    environment = {**os.environ, "PYTHONPATH": str(folder)}
+    if how == "uncompiled":
+        command += ["-m", "uncompiled"]
+        environment["NUMBA_DISABLE_JIT"] = "1"
+    try:
+        return subprocess.run(
+            [*command, *arguments],
+            cwd=folder,
+            capture_output=True,
+            text=True,
+            env=environment,
+            timeout=1800,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return None
+
+
+def main() -> int:
+    """Make them, run them, and report."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--list", action="store_true", help="only list the mutants")
+    parser.add_argument("--only", default="", help="those whose name contains this")
+    parser.add_argument("--all-lines", action="store_true", help="every change, not one a function")
+    parser.add_argument("--limit", type=int, default=10**9, help="stop after so many")
+    given = parser.parse_args()
+    chosen = [one for one in mutants(given.all_lines) if given.only in one.name][: given.limit]
+    if given.list:
+        print("\n".join(one.name for one in chosen))
+        print(f"{len(chosen)} mutants")
+        return 0
+    survivors = []
+    with tempfile.TemporaryDirectory(prefix="mksknn-mutants-") as temporary:
+        folder = Path(temporary)
+        for part in ("mksknn", "tests"):
+            ignored = shutil.ignore_patterns("__pycache__")
+            shutil.copytree(ROOT / part, folder / part, ignore=ignored)
+        for part in ("setup.cfg", "pyproject.toml"):
+            shutil.copy(ROOT / part, folder / part)
+        for at, one in enumerate(chosen):
+            by = caught(one, folder)
+            print(f"{at + 1}/{len(chosen)} {by or 'SURVIVED':10} {one.name}", flush=True)
+            if by is None:
+                survivors.append(one)
+    print(f"{len(chosen)} mutants, {len(survivors)} survived")
+    for one in survivors:
+        print(f"  {one.name} (mksknn/{one.module}.py:{one.line})")
+    return min(len(survivors), 100)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
