@@ -555,6 +555,10 @@ def plot_relevance(metric: Metric, ax: Axes | None = None) -> Axes:
         The axes drawn on: a bar for each column of X, the first on top, with its name if X had
         names. Columns of relevance 0 are marked "not used".
 
+    See Also
+    --------
+    learn_metric : Where metrics come from.
+
     Examples
     --------
     >>> import matplotlib
