@@ -122,7 +122,7 @@ def fill(page: Path) -> None:
 def _wrap(printed: str) -> str:
     """Break long lines where there is a space; comparing takes any white space for equal."""
     lines = [
-        textwrap.wrap(line, 96, subsequent_indent="    ") if len(line) > 96 else [line]
+        textwrap.wrap(line, 90, subsequent_indent="    ") if len(line) > 90 else [line]
         for line in printed.splitlines()
     ]
     return "".join(f"{piece}\n" for pieces in lines for piece in pieces)

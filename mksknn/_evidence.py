@@ -100,7 +100,8 @@ def evidence_curve(
         For classes: "binary" (two of them), "I" (one output per class) or "II" (differences between
         classes). "auto" is "binary" for two classes and "II" for more.
     task : str
-        "regression", "classification", or "auto" to go by the type of `y`.
+        "regression", "classification", or "auto" to go by the type of `y`: floats are values,
+        anything else is classes.
     center : bool
         Regression: take the mean off each output first.
     ks : iterable of int, optional
@@ -126,6 +127,12 @@ def evidence_curve(
     -------
     EvidenceCurve
         The evidence, sigma0, sigma2 and ``at_bound`` of each k; ``best_k``.
+
+    See Also
+    --------
+    select_k : The best k without evaluating all of them.
+    log_evidence : The evidence of one k at given sigma0 and sigma2.
+    plot_curve : Draws it.
 
     Examples
     --------
@@ -222,15 +229,32 @@ def log_evidence(
         Weight of an edge in the prior precision, > 0.
     sigma2 : float
         What is added to the diagonal of the precision, > 0 (the paper's sigma squared).
-    graph, formulation, task, center, metric, backend
-        As in :func:`evidence_curve`.
+    graph : str
+        "symmetric" or "mutual".
+    formulation : str
+        For classes: "binary" (two of them), "I" (one output per class) or "II" (differences between
+        classes). "auto" is "binary" for two classes and "II" for more.
+    task : str
+        "regression", "classification", or "auto" to go by the type of `y`: floats are values,
+        anything else is classes.
+    center : bool
+        Regression: take the mean off each output first.
     return_gradient : bool
         Return the gradient too.
+    metric : str or Metric
+        "euclidean", "manhattan", "chebyshev", "cosine" or "precomputed", or one from
+        :func:`learn_metric`.
+    backend : str
+        "auto", "lapack", "cholmod" or "superlu": what computes the determinant.
 
     Returns
     -------
     float, or (float, ndarray of shape (2,))
         The log evidence, and if asked for its derivatives by sigma0 and sigma2.
+
+    See Also
+    --------
+    evidence_curve : Every k, each at its best sigma0 and sigma2.
 
     Examples
     --------

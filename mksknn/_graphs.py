@@ -68,6 +68,11 @@ def knn_graph(
     scipy.sparse.csr_array, shape (n, n)
         The weights, with a zero diagonal.
 
+    See Also
+    --------
+    neighbors : The lists it is made from.
+    log_evidence : How well a graph explains targets.
+
     Examples
     --------
     >>> import mksknn

@@ -122,6 +122,10 @@ def learn_metric(
         ``transform`` maps points. Pass it as ``metric=`` to :func:`select_k`, :func:`posterior`
         and the others.
 
+    See Also
+    --------
+    select_k, posterior : Compare given metrics, by ``metric=[...]``.
+
     Notes
     -----
     The targets are used to learn the distance, so that the evidence in `compared` is optimistic for

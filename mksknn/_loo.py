@@ -105,8 +105,9 @@ def loo_curve(
 
     Parameters
     ----------
-    X : array_like, shape (n, d)
-        The points, or their n x n distances if ``metric="precomputed"``.
+    X : array_like of shape (n, d), or Neighbors
+        The points, or their n x n distances if ``metric="precomputed"``, or their
+        :class:`Neighbors`, ranked before.
     y : array_like, shape (n,) or (n, outputs)
         Labels or values, one per point.
     graph : str
@@ -122,8 +123,9 @@ def loo_curve(
         mean (0 without centring), and the log score shrinks predictions towards it.
     ratio_bounds : tuple of float
         The range in which the ratio r = sigma2 / sigma0 of the log score is searched.
-    metric : str
-        "euclidean", "manhattan", "chebyshev", "cosine" or "precomputed".
+    metric : str or Metric
+        "euclidean", "manhattan", "chebyshev", "cosine" or "precomputed", or one from
+        :func:`learn_metric`.
 
     Returns
     -------
@@ -135,6 +137,12 @@ def loo_curve(
     ------
     ValueError
         If the values of a regression are all equal: their log score is unbounded.
+
+    See Also
+    --------
+    select_k : The best k by either score, with ``criterion="loo"`` or ``"loo_log"``.
+    posterior : Weights of every k by the log score, with ``weights="loo_log"``.
+    plot_curve : Draws it.
 
     Notes
     -----

@@ -73,6 +73,11 @@ def neighbors(
         ``indices`` and ``distances``, both of shape (n, k_max). A point is never its own
         neighbour; duplicates of it are.
 
+    See Also
+    --------
+    as_neighbors : Lists found elsewhere.
+    knn_graph : The graph that they make.
+
     Notes
     -----
     Distances that are given must be symmetric and not negative. Rounding is forgiven: up to 1e-12
@@ -113,6 +118,10 @@ def as_neighbors(indices: ArrayLike, distances: ArrayLike | None = None) -> Neig
     -------
     Neighbors
         With ``metric=None``.
+
+    See Also
+    --------
+    neighbors : Exact lists, ranked here.
 
     Examples
     --------

@@ -138,7 +138,8 @@ def plot_curve(
     _scale_k(ax, curve.k, k_scale)
     _fit(ax)
     ax.spines[["top", "right"]].set_visible(False)
-    ax.legend(frameon=False)
+    # the marks of a selection stand on the lower edge: the legend stays clear of them
+    ax.legend(frameon=False, borderaxespad=0.5 if selection is None else 1.3)
     return ax
 
 
@@ -410,8 +411,21 @@ def plot_decision(
         Their labels or values.
     model : Selection or Posterior, optional
         What to predict with.
-    k, graph, sigma0, sigma2, ties, task, center, metric
-        As in :func:`predict`.
+    k : int, optional
+        Number of neighbours, in place of a model. Alone it gives the plain vote or average.
+    graph : str, optional
+        "knn", "mutual" or "symmetric". By default the model's, without one "symmetric".
+    sigma0, sigma2 : float, optional
+        Both or neither, in place of a model.
+    ties : str
+        Which class wins a tie of votes: "nearest", that of the nearest neighbour, or "lowest", the
+        first in sorted order.
+    task : str
+        "auto" (float y is regression, anything else classes), "classification" or "regression".
+    center : bool
+        Regression: whether the mean is taken off y. With a model its own choice counts.
+    metric : str or Metric, optional
+        Of points, so not "precomputed". By default the model's, without one "euclidean".
     resolution : int
         Number of grid points along each axis.
     margin : float
@@ -425,6 +439,11 @@ def plot_decision(
     -------
     matplotlib.axes.Axes
         The axes drawn on.
+
+    See Also
+    --------
+    predict : The predictions themselves.
+    plot_curve : Curves over k.
 
     Examples
     --------
@@ -539,6 +558,10 @@ def plot_relevance(metric: Metric, ax: Axes | None = None) -> Axes:
     matplotlib.axes.Axes
         The axes drawn on: a bar for each column of X, the first on top, with its name if X had
         names. Columns of relevance 0 are marked "not used".
+
+    See Also
+    --------
+    learn_metric : Where metrics come from.
 
     Examples
     --------

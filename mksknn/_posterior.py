@@ -161,8 +161,9 @@ def posterior(
 
     Parameters
     ----------
-    X : array_like, shape (n, d)
-        The points, or their n x n distances if ``metric="precomputed"``.
+    X : array_like of shape (n, d), or Neighbors
+        The points, or their n x n distances if ``metric="precomputed"``, or their
+        :class:`Neighbors`, ranked before.
     y : array_like, shape (n,) or (n, outputs)
         Float values (regression), or class labels of any sortable type.
     weights : str
@@ -171,16 +172,33 @@ def posterior(
     graph : str
         "symmetric", "mutual", or "auto" for the one of the two with the higher `log_total`. The
         weights by leave-one-out know "knn" too.
-    formulation, task, center, ks, k_max, executor, progress, backend
-        As in :func:`evidence_curve`.
+    formulation : str
+        For classes: "binary" (two of them), "I" (one output per class) or "II" (differences between
+        classes). "auto" is "binary" for two classes and "II" for more.
+    task : str
+        "regression", "classification", or "auto" to go by the type of `y`: floats are values,
+        anything else is classes.
+    center : bool
+        Regression: take the mean off each output first.
+    ks : iterable of int, optional
+        The k to consider. By default 1..k_max.
+    k_max : int, optional
+        The largest k, by default n - 1: all of them.
     ratio_bounds : tuple of float
         The range in which sigma2/sigma0 is log-uniform a priori.
-    metric : str or sequence of str
-        As in :func:`evidence_curve`, or several of them: the one with the highest `log_total` is
-        chosen.
+    metric : str or Metric, or a sequence of them
+        "euclidean", "manhattan", "chebyshev", "cosine" or "precomputed", or one from
+        :func:`learn_metric`. Of several the one with the highest `log_total` is chosen.
     max_skipped : float
         k are skipped as long as their total probability is proven to be at most this. 0 integrates
         every k.
+    executor : object, optional
+        Anything with ``submit(fn, *args)`` that returns futures: a ``ProcessPoolExecutor``, a
+        ``dask.distributed.Client``. By default the threads of this process.
+    progress : bool
+        Show a tqdm progress bar.
+    backend : str
+        "auto", "lapack", "cholmod" or "superlu": what computes the determinants.
 
     Returns
     -------
@@ -188,14 +206,20 @@ def posterior(
         ``k``, ``probability``, ``log_marginal``, ``mean_k``, ``interval``, a summary of the ratio,
         and what :func:`predict` needs to average over all of it.
 
+    See Also
+    --------
+    select_k : One k, the best, with a proof.
+    predict, prepare : Predictions averaged over the posterior.
+    plot_curve : Draws it.
+
     Notes
     -----
     The priors are uniform in k, proportional to 1/sigma0, and log-uniform in r = sigma2/sigma0 on
     `ratio_bounds`. The integral over sigma0 has a closed form; that over log r is done by
     Gauss-Legendre panels, halved until two rules agree to 1e-9 of the integral (or what the
-    determinants' rounding allows, in very large problems). Where a value costs a factorization, the
-    density is enclosed between proven bounds from a few values, and values are added until what
-    the bounds leave open is 1e-9 of the integral as well; `error` says what was reached.
+    determinants' rounding allows, in very large problems). Where a value costs a factorization,
+    polynomials through a few values stand for the density, as many as it takes to keep their
+    distance from it proven to be below 1e-9 as well; `error` says what was reached.
 
     Choosing a graph or a metric compares probabilities of the same targets under different priors,
     and takes the higher one; it does not mix them. That is meaningful for one `y` in one

@@ -143,6 +143,8 @@ def predict(
     See Also
     --------
     prepare : The same for new points that come one after another.
+    select_k, posterior : Where models come from.
+    plot_decision : Predictions all over the plane.
 
     Examples
     --------
@@ -206,26 +208,37 @@ def prepare(
     y : array_like, shape (n,) or (n, outputs)
         Their labels or values.
     model : Selection or Posterior, optional
-        As for `predict`.
+        From `select_k`: k, graph, metric, sigma0 and sigma2 to predict with. From `posterior`: the
+        predictions of all k and ratios are averaged by their probability. What is given beside it
+        must agree with it.
     k : int, optional
-        Number of neighbours, from 1 to n - 1, in place of a model.
+        Number of neighbours, from 1 to n - 1, in place of a model. Alone it gives the plain vote or
+        average.
     graph : str, optional
         "knn", "mutual" or "symmetric". By default the model's, without one "symmetric".
     sigma0, sigma2 : float, optional
-        Both or neither, in place of a model.
+        Both or neither, in place of a model. Not with graph "knn", which is no prior.
     ties : str
-        "nearest" or "lowest", as for `predict`.
+        Which class wins a tie of votes. "nearest": that of the nearest neighbour of a tied class,
+        and without any neighbour that of the nearest training point. "lowest": the first in sorted
+        order.
     task : str
-        "auto", "classification" or "regression".
+        "auto" (float y is regression, anything else classes), "classification" or "regression".
     center : bool
         Regression: whether the mean is taken off y. With a model its own choice counts.
     metric : str or Metric, optional
-        By default the model's, without one "euclidean".
+        "euclidean", "manhattan", "chebyshev", "cosine" or "precomputed", or a learned one. By
+        default the model's, without one "euclidean".
 
     Returns
     -------
     Predictor
         To be called with new points, saved, copied, or sent to other threads and processes.
+
+    See Also
+    --------
+    predict : The same in one call, where all new points are there at once.
+    load_predictor : Reads what a predictor has saved.
 
     Examples
     --------
@@ -530,6 +543,10 @@ def load_predictor(path: str | os.PathLike) -> Predictor:
     Predictor
         It predicts what the one that was saved predicts, to the last bit. A file that is truncated,
         altered, of another kind or of a later format raises a ValueError that says so.
+
+    See Also
+    --------
+    prepare : Makes predictors.
 
     Examples
     --------

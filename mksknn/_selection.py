@@ -123,8 +123,9 @@ def select_k(
 
     Parameters
     ----------
-    X : array_like, shape (n, d)
-        The points, or their n x n distances if ``metric="precomputed"``.
+    X : array_like of shape (n, d), or Neighbors
+        The points, or their n x n distances if ``metric="precomputed"``, or their
+        :class:`Neighbors`, ranked before.
     y : array_like, shape (n,) or (n, outputs)
         Float values (regression), or class labels of any sortable type.
     criterion : str
@@ -133,16 +134,46 @@ def select_k(
     graph : str
         "symmetric" or "mutual", or "auto" for the better of the two by the criterion; the
         leave-one-out criteria know "knn" too.
-    metric : str or sequence of str
-        As in :func:`evidence_curve`, or several of them to choose from by the criterion.
-    formulation, task, center, ks, k_max, sigma0, sigma2, ratio_bounds, executor, progress, backend
-        As in :func:`evidence_curve`. The leave-one-out criteria take no sigmas.
+    formulation : str
+        For classes: "binary" (two of them), "I" (one output per class) or "II" (differences between
+        classes). "auto" is "binary" for two classes and "II" for more.
+    task : str
+        "regression", "classification", or "auto" to go by the type of `y`: floats are values,
+        anything else is classes.
+    center : bool
+        Regression: take the mean off each output first.
+    ks : iterable of int, optional
+        The k to choose from. By default 1..k_max.
+    k_max : int, optional
+        The largest k, by default n - 1: all of them.
+    sigma0, sigma2 : float, optional
+        Fixed hyperparameters, both or neither; not with the leave-one-out criteria. By default the
+        best of each k.
+    ratio_bounds : tuple of float
+        The range in which sigma2/sigma0 is searched.
+    metric : str or Metric, or a sequence of them
+        "euclidean", "manhattan", "chebyshev", "cosine" or "precomputed", or one from
+        :func:`learn_metric`. Of several the criterion chooses one.
+    executor : object, optional
+        Anything with ``submit(fn, *args)`` that returns futures: a ``ProcessPoolExecutor``, a
+        ``dask.distributed.Client``. By default the threads of this process.
+    progress : bool
+        Show a tqdm progress bar.
+    backend : str
+        "auto", "lapack", "cholmod" or "superlu": what computes the determinants.
 
     Returns
     -------
     Selection
         ``k``, ``sigma0``, ``sigma2`` and how they were found; pass it to :func:`predict`.
         ``graph`` and ``metric`` are the ones chosen, and ``evaluated`` is theirs.
+
+    See Also
+    --------
+    posterior : How probable every k is, in place of one choice.
+    evidence_curve : The evidence of every k, to look at.
+    loo_curve : The leave-one-out scores of every k.
+    predict, prepare : Use the choice.
 
     Notes
     -----

@@ -6,10 +6,12 @@ checks again, and nothing behind it modifies what the caller passed.
 
 from __future__ import annotations
 
+import inspect
 import math
 import numbers
 import os
 import reprlib
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -379,9 +381,41 @@ def check_task(y: object, n: int, task: str = "auto") -> tuple[str, np.ndarray]:
     if array.ndim not in (1, 2) or array.shape[0] != n:
         seen = _show(y) if array.ndim == 0 else f"shape {array.shape}"
         raise ValueError(f"y must have one entry for each of the {n} rows of X; got {seen}")
-    if task == "auto":
+    guessed = task == "auto"
+    if guessed:
         task = "regression" if array.dtype.kind == "f" else "classification"
-    return task, (_check_values(array) if task == "regression" else _check_labels(array))
+    if task == "classification":
+        return task, _check_labels(array)
+    values = _check_values(array)
+    if guessed:
+        _warn_of_labels(values)
+    return task, values
+
+
+_MANY = 10  # numbers, among which two different ones are not there by chance
+_warned = False
+
+
+def _warn_of_labels(values: np.ndarray) -> None:
+    """Say once, where the package is called, that two values look like labels."""
+    global _warned
+    if _warned or values.ndim > 1 or len(values) < _MANY:
+        return
+    low, high = float(values.min()), float(values.max())
+    two = low < high and bool(((values == low) | (values == high)).all())
+    if not (two and low.is_integer() and high.is_integer()):
+        return
+    level, frame = 1, inspect.currentframe()
+    while frame is not None and frame.f_globals.get("__package__") == __package__:
+        level, frame = level + 1, frame.f_back
+    warnings.warn(
+        f"y holds {low} and {high} only, and is taken for values to predict because these are "
+        'floats. If they are labels, pass task="classification" or integers; if they are values, '
+        'task="regression" says so',
+        UserWarning,
+        stacklevel=level,
+    )
+    _warned = True
 
 
 def _as_targets(y: object) -> np.ndarray:

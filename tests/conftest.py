@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import settings
 
-from mksknn import _dense, _problem, datasets
+from mksknn import _dense, _problem, _validation, datasets
 from mksknn._cholmod import cholmod
 
 # Compiling a kernel inside an example would break any deadline. The same examples every time: `make
@@ -62,6 +62,12 @@ def hard_points(request):
 def small_points(request):
     """The same without the two larger sets."""
     return HARD_POINTS[request.param].copy()
+
+
+@pytest.fixture(autouse=True)
+def warns_anew(monkeypatch):
+    """What is said once in a process is said once in each test."""
+    monkeypatch.setattr(_validation, "_warned", False)
 
 
 @pytest.fixture

@@ -3,7 +3,9 @@
 import doctest
 import importlib
 import inspect
+import pathlib
 import pkgutil
+import re
 
 import pytest
 
@@ -81,6 +83,22 @@ def test_functions_are_documented(name):
     assert summary.endswith(".")
 
 
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_references_stand_by_themselves(name):
+    """Every parameter is explained where it is, and related functions are named."""
+    assert not re.search(r"^\s+As (in|for) ", FUNCTIONS[name].__doc__, re.MULTILINE)
+    alone = {"show_config", "selected_inverse", "make_sinc3c", "load_pima", "load_new_thyroid"}
+    assert "See Also" in sections(FUNCTIONS[name]) or name.rpartition(".")[2] in alone
+
+
+def test_the_reference_has_every_public_name():
+    page = pathlib.Path(__file__).parents[1] / "docs" / "reference.rst"
+    if not page.exists():
+        pytest.skip("the pages are not here")
+    listed = set(re.findall(r"^   ([\w.]+)$", page.read_text(encoding="utf-8"), re.MULTILINE))
+    assert {name.removeprefix("mksknn.") for name in PUBLIC} <= listed
+
+
 @pytest.mark.parametrize("name", CLASSES)
 def test_results_are_documented(name):
     result = CLASSES[name]
@@ -99,3 +117,20 @@ def test_public_names_are_sorted_and_exist():
     assert len(set(names)) == len(names)
     for name in names:
         assert hasattr(mksknn, name)
+
+
+def test_data_goes_one_way():
+    """The order of the files in CONTRIBUTING is the one in which they import each other."""
+    root = pathlib.Path(__file__).parents[1]
+    if not (root / "CONTRIBUTING.md").exists():
+        pytest.skip("CONTRIBUTING.md is not here")
+    drawn = re.search(
+        r"## The rooms.*?```text\n(.*?)```", (root / "CONTRIBUTING.md").read_text(), re.DOTALL
+    )
+    order = re.findall(r"\b_\w+", drawn.group(1))
+    package = pathlib.Path(mksknn.__path__[0])
+    assert sorted(order) == sorted(path.stem for path in package.glob("_[a-z]*.py"))
+    for at, name in enumerate(order):
+        source = (package / f"{name}.py").read_text(encoding="utf-8")
+        found = re.findall(r"^\s*from \.(\w*) import (\w+)", source, re.MULTILINE)
+        assert {one or other for one, other in found} <= set(order[:at]), name

@@ -120,6 +120,9 @@ const TEX = /[$\\]|\b(t?frac|operatorname|mathbf|[lr]vert|textstyle|sim_k|sigma_
       formulas: seen.querySelectorAll("mjx-container, math").length,
       errors: seen.querySelectorAll("merror, mjx-merror, [data-mjx-error], .problematic").length,
       cut: formulas.filter(cut).length,
+      // of a reader with a small screen these scroll; of one with room they should not have to
+      hidden: formulas.filter(one => one.scrollWidth > one.clientWidth + 1)
+        .map(one => one.textContent.slice(0, 40)),
       wide: seen.documentElement.scrollWidth - seen.documentElement.clientWidth,
     };
     // code may say what it likes; everything else is prose
@@ -238,7 +241,7 @@ def test_every_page_in_a_browser(site, tmp_path):
     assert len(found) > 20
     assert sum(one["images"] for one in found.values()) >= 8
     assert found["theory.html"]["formulas"] > 100
-    for what in ("missing", "errors", "tex", "cut"):
+    for what in ("missing", "errors", "tex", "cut", "hidden"):
         assert {page: one[what] for page, one in found.items() if one[what]} == {}, what
     assert failed == []
 
@@ -253,7 +256,8 @@ def test_screenshots_of_the_browser(site, tmp_path):
     address, _ = site
     folder = pathlib.Path(os.environ.get("MKSKNN_SCREENSHOTS", tmp_path))
     folder.mkdir(parents=True, exist_ok=True)
-    for name in ("index", "tutorial", "theory", "examples"):
-        picture = folder / f"{name}.png"
-        browse(f"{address}/{name}.html", tmp_path / name, f"--screenshot={picture.resolve()}")
+    select_k = "generated/reference/mksknn.select_k"
+    for name in ("index", "tutorial", "theory", "examples", "benchmarks", select_k):
+        picture = folder / f"{name.rpartition('/')[2]}.png"
+        browse(f"{address}/{name}.html", tmp_path / "profile", f"--screenshot={picture.resolve()}")
         assert picture.stat().st_size > 20_000

@@ -1,10 +1,13 @@
 """The table of targets: Y, m, |Y|^2 and the constant, for labels and values of every kind."""
 
+import warnings
+
 import naive
 import numpy as np
 import pandas as pd
 import pytest
 
+import mksknn
 from mksknn import _graphs
 from mksknn._neighbors import rank
 from mksknn._targets import encode
@@ -46,7 +49,7 @@ def test_classes(y, formulation, resolved):
     check_against_table(targets, y, formulation=formulation)
     np.testing.assert_array_equal(targets.classes[targets.codes], y)
     assert targets.codes.dtype == np.int32
-    assert targets.values is None
+    assert targets.values.size == 0
 
 
 @pytest.mark.parametrize("center", [True, False])
@@ -57,7 +60,7 @@ def test_values(outputs, center):
     assert targets.formulation == "regression"
     assert targets.flat == (outputs is None)
     assert targets.classes is None
-    assert targets.codes is None
+    assert targets.codes.size == 0
     check_against_table(targets, y, center=center)
     np.testing.assert_allclose(targets.values + targets.mean, naive.columns(y), rtol=1e-14)
     assert (targets.mean == 0).all() == (not center)
@@ -175,3 +178,38 @@ def test_refusals(y, options, words):
         encode(y, 3, **options)
     for word in words:
         assert word in str(caught.value)
+
+
+# ---------------------------------------------------------------- labels that came as floats
+
+
+@pytest.mark.parametrize("labels", [TWO, 2 * TWO - 1, TWO + 1])
+def test_two_floats_are_suspected_to_be_labels(labels):
+    """Once, at the line that calls the package, with both ways out."""
+    with pytest.warns(UserWarning) as caught:
+        for _ in range(2):
+            mksknn.select_k(X, labels.astype(float), k_max=3)
+    (one,) = caught
+    assert one.filename == __file__
+    for word in (f"{labels.min()}.0", 'task="classification"', 'task="regression"'):
+        assert word in str(one.message)
+
+
+@pytest.mark.parametrize(
+    ("y", "task"),
+    [
+        (TWO, "auto"),
+        (TWO.astype(float), "classification"),
+        (TWO.astype(float), "regression"),
+        (TWO.astype(bool), "auto"),
+        (THREE.astype(float), "auto"),  # may well be counts
+        (0.5 * TWO, "auto"),
+        (np.ones(24), "auto"),
+        (np.column_stack([TWO, TWO]).astype(float), "auto"),
+    ],
+)
+def test_anything_else_is_not(y, task):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        encode(y, 24, task, "auto", True)
+        encode(y[:9], 9, task, "auto", True)
