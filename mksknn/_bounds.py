@@ -23,9 +23,10 @@ import math
 import numpy as np
 
 from ._determinants import Determinants
+from ._graphs import growing_degrees
 from ._jit import kernel
 from ._problem import LOG_2PI, Problem
-from ._spectra import Foretold, StandIn
+from ._spectra import Foretold, StandIn, diagonal_stand_in, local_pays, local_stand_in
 from ._tails import Tail
 
 _ROUNDING = 1e-14  # of sums over n terms, of the sizes of the terms
@@ -92,9 +93,18 @@ def _best_of_ratios(
 # Stand-ins for the spectrum
 
 
-def stand_in_bound(problem: Problem, k: int, stand_in: StandIn) -> float:
-    """The bound on graph k by a stand-in that is never below it."""
-    return _peak(problem, k, stand_in)[0]
+def diagonal_bounds(problem: Problem, ks: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The bounds of rising k by their degrees, and whether the next better bound pays."""
+    bounds, pays = np.empty(len(ks)), np.empty(len(ks), np.bool_)
+    for at, degree in enumerate(growing_degrees(problem.pairs, ks)):
+        bounds[at] = _peak(problem, int(ks[at]), diagonal_stand_in(degree))[0]
+        pays[at] = local_pays(degree)
+    return bounds, pays
+
+
+def local_bound(problem: Problem, k: int) -> float:
+    """The bound of graph k by two Lanczos steps from each vertex."""
+    return _peak(problem, k, local_stand_in(problem.pairs, k))[0]
 
 
 def guess_ratio(problem: Problem, k: int) -> float:

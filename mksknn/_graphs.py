@@ -8,6 +8,7 @@ edges comes out for all k in one pass.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -315,9 +316,17 @@ def _add_edges(rows, columns, out):
 
 def degrees(pairs: Pairs, k: int) -> np.ndarray:
     """The sum of the weights at each point in graph k."""
-    edges = pairs.count[k]
-    ends = np.bincount(pairs.rows[:edges], minlength=pairs.n)
-    return ends + np.bincount(pairs.columns[:edges], minlength=pairs.n)
+    return next(growing_degrees(pairs, np.array([k])))
+
+
+def growing_degrees(pairs: Pairs, ks: np.ndarray) -> Iterator[np.ndarray]:
+    """The degrees in graph k for rising k, each by what k adds to those before."""
+    degree, done = np.zeros(pairs.n, np.int64), 0
+    for edges in pairs.count[ks].tolist():
+        for ends in (pairs.rows[done:edges], pairs.columns[done:edges]):
+            degree = degree + np.bincount(ends, minlength=pairs.n)
+        done = edges
+        yield degree
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,16 +14,16 @@ import numpy as np
 
 from ._bounds import (
     anchor_bounds,
+    diagonal_bounds,
     guess_ratio,
     identity_bounds,
+    local_bound,
     slack,
-    stand_in_bound,
     tail_bounds,
 )
 from ._enclosures import Enclosure, enclose
 from ._plan import ONE, open_graph
 from ._problem import Problem, Question, Ranking
-from ._spectra import diagonal_stand_in, local_pays, local_stand_in
 from ._tails import bound_tail
 from ._threads import Progress, map_chunks
 
@@ -31,10 +31,11 @@ _DEPTH = 48  # neighbours ranked at first; the bounds of `_tails` rule out most 
 _ALL = 256  # so many are ranked at once: cheaper than a pass over all pairs
 _ROUND = 4  # k enclosed against one floor; fixed, so that no answer depends on the workers
 _FEW = 8  # an anchor costs as much as three factorizations or more, ruling out one k one to three
-_WORTHWHILE = 0.75  # anchors go on if the last one left no more of the k
+_WORTHWHILE = 0.9  # anchors go on if the last one left no more of the k
 # At its own peak an anchor bounds hardly any k by less than its own evidence; above the peak it
 # does (docs/theory). Of the 19 k below 20 at n = 100,000 (2-D), none is ruled out from the peak,
-# all are from 1.01 to 2.7 times its ratio; at n = 10,000 7 are.
+# all are from 1.01 to 2.7 times its ratio; at n = 10,000 7 are. On Pima.tr 7 and 8 k (symmetric,
+# mutual) are evaluated with 1.3, 9 and 35 with 1.6, 48 and 38 with 1.
 _ABOVE = 1.3
 
 UNKNOWN, IDENTITY, DIAGONAL, LOCAL, ENCLOSED = range(5)  # what a k's bound comes from
@@ -70,11 +71,12 @@ class Standing:
     def lead(self) -> int:
         """Position of the most promising ranked k: the highest bound, each as good as it comes."""
         ranked = np.flatnonzero(self.problem.ks <= self.problem.depth)
+        self._bound_by_degrees(ranked)
         while True:
             at = int(ranked[np.argmax(self.upper[ranked])])
             if self.level[at] >= LOCAL:
                 return at
-            self._improve(at)
+            self._bound_locally(at)
 
     def improve(self, floor: float) -> None:
         """Bound every k above the floor as well as the cheap bounds can, ranking where needed."""
@@ -83,9 +85,10 @@ class Standing:
             rivals = self.rivals(floor)
             ranked = rivals[self.level[rivals] != UNKNOWN]
             beyond = rivals[self.level[rivals] == UNKNOWN]
+            self._bound_by_degrees(ranked[self.level[ranked] == IDENTITY])
             for at in ranked.tolist():
-                while self.level[at] < LOCAL and self.upper[at] > floor:
-                    self._improve(at)
+                if self.level[at] == DIAGONAL and self.upper[at] > floor:
+                    self._bound_locally(at)
             if not len(beyond):
                 return
             depth = int(self.problem.ks[beyond[-1]])
@@ -127,16 +130,14 @@ class Standing:
             self._percent = percent
             self.progress.say(f"ruling out by one pass over all pairs: {percent}%")
 
-    def _improve(self, at: int) -> None:
-        """Go from one bound to the next in price."""
-        problem, k = self.problem, int(self.problem.ks[at])
-        if self.level[at] == IDENTITY:
-            bound = stand_in_bound(problem, k, diagonal_stand_in(problem.pairs, k))
-            self.level[at] = DIAGONAL if local_pays(problem.pairs, k) else LOCAL
-        else:
-            bound = stand_in_bound(problem, k, local_stand_in(problem.pairs, k))
-            self.level[at] = LOCAL
-        self.upper[at] = min(self.upper[at], bound)
+    def _bound_by_degrees(self, positions: np.ndarray) -> None:
+        bounds, pays = diagonal_bounds(self.problem, self.problem.ks[positions])
+        self.upper[positions] = np.minimum(self.upper[positions], bounds)
+        self.level[positions] = np.where(pays, DIAGONAL, LOCAL)
+
+    def _bound_locally(self, at: int) -> None:
+        self.upper[at] = min(self.upper[at], local_bound(self.problem, int(self.problem.ks[at])))
+        self.level[at] = LOCAL
 
     # -----------------------------------------------------------------------------------------
     # Factorizations
@@ -175,11 +176,11 @@ class Standing:
         at = int(rivals[np.argmax(self.upper[rivals])] if dense else rivals[-1])
         k = int(problem.ks[at])
         if at in self.enclosed:
-            ratio = self.enclosed[at].optimum.ratio
+            ratio = _ABOVE * self.enclosed[at].optimum.ratio
         elif problem.sigmas is not None:
             ratio = problem.sigmas[1] / problem.sigmas[0]
         else:
-            ratio = guess_ratio(problem, k) * (1.0 if dense else _ABOVE)
+            ratio = _ABOVE * guess_ratio(problem, k)
         ratio = min(max(ratio, problem.ratio_bounds[0]), problem.ratio_bounds[1])
         opened = open_graph(problem.pairs, k, problem.plan, ONE)
         bounds = anchor_bounds(problem, opened, ratio)

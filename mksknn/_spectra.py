@@ -53,8 +53,9 @@ class Foretold:
     """
 
     def __init__(self, pairs: Pairs, k: int) -> None:
-        local = local_pays(pairs, k)
-        self.stand_in = local_stand_in(pairs, k) if local else diagonal_stand_in(pairs, k)
+        degree = degrees(pairs, k)
+        local = local_pays(degree)
+        self.stand_in = local_stand_in(pairs, k) if local else diagonal_stand_in(degree)
         self.random = random_stand_in(pairs, k, components(pairs, k))
         # a polynomial of one degree less than the derivative in Gauss's error
         self._degree = min(self.stand_in.power - 1, len(self.random.nodes) - 1)
@@ -81,16 +82,15 @@ class Foretold:
 # Gauss's rule at every vertex
 
 
-def diagonal_stand_in(pairs: Pairs, k: int) -> StandIn:
-    """The degrees of graph k: one Lanczos step from each vertex."""
-    nodes, weights = np.unique(degrees(pairs, k), return_counts=True)
+def diagonal_stand_in(degree: np.ndarray) -> StandIn:
+    """The degrees of a graph: one Lanczos step from each vertex."""
+    nodes, weights = np.unique(degree, return_counts=True)
     return StandIn(nodes.astype(np.float64), weights.astype(np.float64), 2)
 
 
-def local_pays(pairs: Pairs, k: int) -> bool:
+def local_pays(degree: np.ndarray) -> bool:
     """Whether two steps from each vertex cost far less than a factorization."""
-    degree = degrees(pairs, k).astype(np.float64)
-    return float((degree * degree).sum()) < _LOCAL_SHARE * pairs.n**3
+    return float((degree.astype(np.float64) ** 2).sum()) < _LOCAL_SHARE * len(degree) ** 3
 
 
 _LOCAL_ROWS = 512
