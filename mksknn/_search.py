@@ -30,7 +30,7 @@ _BUDGET = 60  # values; 5 to 7 from a good start, 10 to 13 from one off by a fac
 _FRESH = 1e-4  # in v: a value at the polynomial's peak is worth it if none is as near
 _STEP = 0.15  # in v, between the first values
 _STRIDE = 3.0  # the largest step in search of a bracket
-_CELLS = 32
+_CELLS = 12  # between two values, at first
 _MOST = 20  # nodes of a polynomial
 _DIFFERENCE = 2e-3  # in v, between the five points that give slope and bend at the peak
 _SLOPE = np.array([1.0, -8.0, 0.0, 8.0, -1.0]) / 12.0
@@ -89,6 +89,16 @@ class Curve:
         """How far rounding may have moved a value."""
         size = self.spectrum.n * (1.0 + np.abs(np.log(self.ratio + self.spectrum.top)))
         return _ROUNDING * float((np.abs(self.logdet) + size).max())
+
+    @property
+    def consistent(self) -> bool:
+        """Whether H can have these values: convex in v and concave in z, up to rounding."""
+        for places, sign in ((self.v, 1.0), (np.exp(self.v), -1.0)):
+            gaps = np.diff(places)
+            slopes, doubt = np.diff(self.height) / gaps, 4.0 * self.noise / gaps
+            if (sign * np.diff(slopes) < -(doubt[1:] + doubt[:-1])).any():
+                return False
+        return True
 
     def enclose(self, v: np.ndarray, near: float) -> tuple[np.ndarray, np.ndarray]:
         """H at each v, and how far it can be off; by the nodes nearest to `near`.
@@ -195,6 +205,12 @@ class PeakSearch:
 
     def run(self, floor: float = -math.inf) -> PeakSearch:
         """Go on until the peak is found, or is known to be no higher than `floor`."""
+        self._search(floor)
+        if not self.curve.consistent:  # a backend that is wrong proves nothing
+            self.upper = math.inf
+        return self
+
+    def _search(self, floor: float) -> None:
         spectrum, (low, high) = self.curve.spectrum, self.bounds
         # Two ends that need no search. All edges join equal targets: the profile only falls. The
         # targets are as rough as noise: by Jensen's inequality it only rises.
@@ -202,25 +218,27 @@ class PeakSearch:
         if self._roughness == 0.0 or rough:
             self._visit(low if self._roughness == 0.0 else high)
             self.upper = self.lower + self.curve.noise
-            return self
+            return
         if not self._bracket():
-            return self
+            return
         while True:
             self.upper, ahead = self._ceiling(floor)
             if self.upper <= floor or len(self.curve.v) >= _BUDGET:
-                return self
+                return
             if self.upper - self.lower <= self._tolerance:
                 break
             peak = self._model_peak()
             near = float(np.abs(self.curve.v - self.curve.place(peak)).min())
+            known = len(self.curve.v)
             self._visit(peak if near > _FRESH else self.curve.ratio_at(ahead))
+            if len(self.curve.v) == known:  # nothing new to look at: rounding is in the way
+                return
         for _ in range(_POLISH):
             peak = self._model_peak()
             if abs(math.log(peak / self.ratio)) <= _PLACE:
                 break
             self._visit(peak)
         self.upper = max(self.upper, self.lower)
-        return self
 
     @property
     def _tolerance(self) -> float:
@@ -286,33 +304,28 @@ class PeakSearch:
         """
         curve = self.curve
         n, scale = curve.spectrum.n, curve.spectrum.n * math.log(curve.spectrum.top)
-        left, right = curve.v[list(self._around())]
-        middle = curve.v[self._best]
-        begin = np.concatenate(
-            [
-                np.linspace(left, middle, _CELLS // 2, endpoint=False) if left < middle else [],
-                np.linspace(middle, right, _CELLS // 2, endpoint=False) if middle < right else [],
-            ]
-        )
-        end = np.append(begin[1:], right)
+        left, right = self._around()
         enough = max(self.lower + 0.5 * self._tolerance, floor)
-        bound, where = -math.inf, float(middle)
-        while True:
-            both = np.concatenate([begin, end])
-            height, slack = curve.enclose(both, float(middle))
-            value = height + slack - self._offset(both) + scale
-            cell = np.maximum(value[: len(begin)], value[len(begin) :])
-            bend = n * _largest_bend(self._share(begin), self._share(end)) * (end - begin) ** 2 / 8
-            worth = np.maximum(0.1 * self._tolerance, 0.05 * (cell - enough))
-            open_cells = (cell + bend > enough) & (bend > worth)
-            closed = cell + bend
-            if (~open_cells).any() and closed[~open_cells].max() > bound:
-                bound = float(closed[~open_cells].max())
-                at = int(np.argmax(np.where(open_cells, -np.inf, closed)))
-                where = float(both[at] if value[at] >= value[at + len(begin)] else end[at])
-            if not open_cells.any():
-                return max(bound, self.lower), where
-            begin, end = _split(begin[open_cells], end[open_cells], 8)
+        bound, where = self.lower, float(curve.v[self._best])
+        for between in range(left, right):  # polynomials of their own, through what is nearest
+            near = 0.5 * float(curve.v[between] + curve.v[between + 1])
+            begin, end = _split(curve.v[[between]], curve.v[[between + 1]], _CELLS)
+            while len(begin):
+                both = np.concatenate([begin, end])
+                height, slack = curve.enclose(both, near)
+                value = height + slack - self._offset(both) + scale
+                cell = np.maximum(value[: len(begin)], value[len(begin) :])
+                share = self._share(begin), self._share(end)
+                bend = n * _largest_bend(*share) * (end - begin) ** 2 / 8
+                worth = np.maximum(0.1 * self._tolerance, 0.05 * (cell - enough))
+                open_cells = (cell + bend > enough) & (bend > worth)
+                closed = np.where(open_cells, -np.inf, cell + bend)
+                at = int(np.argmax(closed))
+                if closed[at] > bound:
+                    bound = float(closed[at])
+                    where = float(begin[at] if value[at] >= value[at + len(begin)] else end[at])
+                begin, end = _split(begin[open_cells], end[open_cells], 8)
+        return bound, where
 
     def _share(self, v: np.ndarray) -> np.ndarray:
         """The slope of the offset over n: the part of r s in q + r s, seen in v."""
