@@ -32,9 +32,9 @@ _STEP = 0.15  # in v, between the first values
 _STRIDE = 3.0  # the largest step in search of a bracket
 _CELLS = 12  # between two values, at first
 _MOST = 20  # nodes of a polynomial
-_DIFFERENCE = 2e-3  # in v, between the five points that give slope and bend at the peak
-_SLOPE = np.array([1.0, -8.0, 0.0, 8.0, -1.0]) / 12.0
-_BEND = np.array([-1.0, 16.0, -30.0, 16.0, -1.0]) / 12.0
+_BESIDE = 1e-3  # in v, between two slopes that give the bend
+_APART = (0.0, 1e-3, 1e-2, 5e-2)  # in v: least distances between the nodes of a slope
+_COMPLEX = 1e-20  # the step of a derivative without differences
 _ROUNDING = 2e-15  # of a log-determinant, of the sizes of the terms it is the sum of
 
 # The largest |d^j sigma / dx^j| / (sigma (1 - sigma)) of the logistic function, j = 1, 2, ...
@@ -121,6 +121,39 @@ class Curve:
         basis, slack, rounding = self._errors(v, nodes[:count], derivatives[count - 2])
         return basis @ self.height[order[:count]], slack + rounding
 
+    def slopes(self, v: np.ndarray, nodes: np.ndarray) -> np.ndarray:
+        """dH/dv at each v, by the polynomial through the values at some positions."""
+        return self._slope_weights(v, self.v[nodes]) @ self.height[nodes]
+
+    def nodes_for_slope(self, v: float) -> np.ndarray:
+        """The positions whose polynomial has the slope at v that can be off least.
+
+        Nodes close to v leave little of the remainder, but rounding is divided by their distances.
+        """
+        at = np.array([v])
+        by_distance = np.argsort(np.abs(self.v - v), kind="stable")
+        best, chosen = math.inf, by_distance[:2]
+        for apart in _APART:
+            order = _spread(by_distance, self.v, apart)[:_MOST]
+            if len(order) < 2:
+                continue
+            bounds = self._derivatives(order, at)
+            following = (self.spectrum.n - self.spectrum.nulls) * _poles(np.arange(len(order)) + 3)
+            for p in range(2, len(order) + 1):
+                nodes = self.v[order[:p]]
+                product = np.prod(v + 1j * _COMPLEX - nodes)
+                error = bounds[p - 2] * abs(product.imag) / _COMPLEX
+                error += (p + 1) * following[p - 2] * abs(product.real)
+                error += self.noise * float(np.abs(self._slope_weights(at, nodes)).sum())
+                if error < best:
+                    best, chosen = error, order[:p]
+        return chosen
+
+    @staticmethod
+    def _slope_weights(v: np.ndarray, nodes: np.ndarray) -> np.ndarray:
+        """The derivatives of what `_lagrange` gives."""
+        return _lagrange(nodes, v[:, None] + 1j * _COMPLEX - nodes).imag / _COMPLEX
+
     def _errors(
         self, v: np.ndarray, nodes: np.ndarray, derivative: float
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -161,6 +194,15 @@ class Curve:
         factorials = np.cumprod(np.arange(1.0, known + 2.0))[1:]
         table[:known] = _STEEPEST[:known] * (mean * (1.0 - mean))[:known] / factorials
         return active * np.minimum(table, _poles(p))
+
+
+def _spread(order: np.ndarray, places: np.ndarray, apart: float) -> np.ndarray:
+    """Those of an order of positions that are so far from all that are chosen before."""
+    chosen: list[int] = []
+    for at in order.tolist():
+        if all(abs(places[at] - places[other]) >= apart for other in chosen):
+            chosen.append(at)
+    return np.array(chosen)
 
 
 def _lagrange(nodes: np.ndarray, steps: np.ndarray) -> np.ndarray:
@@ -333,18 +375,21 @@ class PeakSearch:
         return part / (self._roughness + part)
 
     def _model_peak(self) -> float:
-        """The ratio at the peak of the polynomial: Newton's method on its differences."""
+        """The ratio at the peak of a polynomial: Newton's method on its slope."""
         curve = self.curve
         left, right = curve.v[list(self._around())]
-        near = v = float(curve.v[self._best])
-        for _ in range(4):
-            grid = v + _DIFFERENCE * np.arange(-2.0, 3.0)
-            height = curve.enclose(grid, near)[0] - self._offset(grid)
-            slope = float(height @ _SLOPE) / _DIFFERENCE
-            bend = float(height @ _BEND) / _DIFFERENCE**2
+        v = float(curve.v[self._best])
+        nodes = curve.nodes_for_slope(v)
+        for _ in range(6):
+            there = v + _BESIDE * np.array([0.0, 1.0])
+            slope, beside = curve.slopes(there, nodes) - curve.spectrum.n * self._share(there)
+            bend = (beside - slope) / _BESIDE
             if bend >= 0.0:
                 break
-            v = min(max(v - slope / bend, left), right)
+            step = min(max(v - slope / bend, left), right) - v
+            v += step
+            if abs(step) < 0.1 * _PLACE:
+                break
         return self._clip(v)
 
 
