@@ -660,8 +660,8 @@ def test_a_wrong_bound_is_not_certified(monkeypatch):
     """A bound that rules out too much is seen where a value lies above it."""
     data = mksknn.datasets.load_new_thyroid()
     assert mksknn.select_k(data.X, data.y, k_max=12).certified
-    bound = _race.stand_in_bound
-    monkeypatch.setattr(_race, "stand_in_bound", lambda *one: bound(*one) - 200.0)
+    bound = _race.local_bound
+    monkeypatch.setattr(_race, "local_bound", lambda *one: bound(*one) - 200.0)
     assert not mksknn.select_k(data.X, data.y, k_max=12).certified
 
 

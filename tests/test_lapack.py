@@ -16,7 +16,7 @@ SIZES = [1, 2, 3, 50, 200]
 def tiled(request, monkeypatch):
     """Whole matrices, or tiles of 16 rows."""
     if request.param:
-        monkeypatch.setattr(_lapack, "_TILED", 1)
+        monkeypatch.setattr(_lapack, "TILED", 1)
         monkeypatch.setattr(_lapack, "_SMALL_TILE", 16)
 
 
@@ -73,7 +73,7 @@ def test_singular_factor(tiled):
 
 @pytest.mark.parametrize("n", [1, 16, 17, 33, 130])
 def test_the_same_bits_on_any_number_of_threads(n, monkeypatch):
-    monkeypatch.setattr(_lapack, "_TILED", 1)
+    monkeypatch.setattr(_lapack, "TILED", 1)
     monkeypatch.setattr(_lapack, "_SMALL_TILE", 16)
     A = positive_definite(n)
     found = []

@@ -30,7 +30,8 @@ def test_choice_of_a_backend():
     plan = make_plan(pairs, "auto", None)
     assert backend_of(pairs, 2, plan) == sparse_backend()
     assert backend_of(pairs, 400, plan) == "lapack"
-    assert plan.releases_gil(np.array([2, 400])) and not plan.releases_gil(np.array([2]))
+    assert plan.side_by_side(np.array([2, 400]), SEARCH)
+    assert not plan.side_by_side(np.array([2]), SEARCH)
 
 
 def test_fill_grows_with_k_so_there_is_one_border():
@@ -80,7 +81,7 @@ def test_one_reduction_or_many_factorizations():
     """A reduction pays where many ratios are asked for and the matrix is small."""
     small = pairs_of(np.random.default_rng(15).normal(size=(60, 2)), "symmetric")
     plan = make_plan(small, "lapack", None)
-    assert plan.reduce
+    assert plan.reduces(SEARCH) and not plan.reduces(ONE)
     assert open_graph(small, 5, plan, SEARCH).free_ratios
     assert not open_graph(small, 5, plan, ONE).free_ratios
     large = pairs_of(np.random.default_rng(16).normal(size=(900, 1)), "symmetric", 2)

@@ -11,7 +11,7 @@ PACKAGE = Path(mksknn.__file__).parent
 # In the order in which data goes.
 ROOMS = """
     _version _jit _validation _threads _lapack _order _distances _products _tree _metrics _neighbors
-    _queries _graphs _targets _determinants _search _dense _inverse _cholmod _sparse _start _plan
+    _queries _graphs _targets _determinants _search _dense _inverse _cholmod _sparse _spectra _plan
     _problem _tails _bounds _enclosures _race _evidence _loo _selection _quadrature _posterior
     _votes _archive _prediction _learning _plotting _config
 """.split()
