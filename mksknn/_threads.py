@@ -320,7 +320,10 @@ def run_pieces(work: Callable[[Any], object], pieces: Sequence, threads: int | N
 
 def _is_interrupt(error: BaseException) -> bool:
     """Whether Numba overlooked an interrupt while it looked at the arguments of a kernel."""
-    return isinstance(error, SystemError) and isinstance(error.__cause__, KeyboardInterrupt)
+    cause: BaseException | None = error
+    while isinstance(cause, SystemError):  # one for each function of Numba on the way
+        cause = cause.__cause__
+    return cause is not error and isinstance(cause, KeyboardInterrupt)
 
 
 def run_tasks(work: Callable[[Any], object], needs: Mapping[Any, Sequence]) -> None:
