@@ -88,7 +88,9 @@ class Posterior:
     graph, formulation, weights, metric : str
         What was computed; the graph and the metric chosen if there was a choice.
     error : float
-        A bound on the relative error of the integrals over r.
+        How far the integrals over r may be off, relatively: what two rules of the quadrature differ
+        by, what lies beyond the window, rounding, and where determinants are costly the proven
+        remainder of the polynomials that stand for them.
     classes : ndarray or None
         The labels, sorted; None for regression.
     center : bool

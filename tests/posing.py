@@ -29,3 +29,21 @@ def lower_laplacian(pairs, k):
     out, parts = np.zeros((pairs.n, pairs.n)), components(pairs, k)
     fill_laplacian(pairs, k, out, np.zeros(parts.count), parts)
     return out
+
+
+def random_set(seed, kind, n=None):
+    """Points and targets that have something to do with each other; half of them in clusters."""
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(9, 45)) if n is None else n
+    X = rng.normal(size=(n, int(rng.integers(1, 4))))
+    if rng.random() < 0.5:
+        X += 10.0 ** rng.integers(0, 4) * rng.integers(0, 3, (n, 1))
+    signal = X[:, 0] / X[:, 0].std() + rng.uniform(0, 2) * rng.normal(size=n)
+    order = np.argsort(np.argsort(signal))
+    if kind == "regression":
+        return X, signal, {}
+    if kind == "three outputs":
+        return X, np.column_stack([signal, signal**2, rng.normal(size=n)]), {}
+    if kind == "binary":
+        return X, order * 2 // n, {}
+    return X, order * int(rng.integers(2, 6)) // n, {"formulation": kind}

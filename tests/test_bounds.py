@@ -3,7 +3,7 @@
 import naive
 import numpy as np
 import pytest
-from posing import opened_graph, problem_of
+from posing import opened_graph, problem_of, random_set
 
 import mksknn
 from mksknn._bounds import (
@@ -32,23 +32,6 @@ LIMITS = (
 ANCHORED = ("lapack",) if cholmod() is None else ("lapack", "cholmod")
 
 
-def random_set(seed, kind, n=22):
-    """Points, half of them in clusters, and targets that have something to do with them."""
-    rng = np.random.default_rng(seed)
-    X = rng.normal(size=(n, int(rng.integers(1, 4))))
-    if rng.random() < 0.5:
-        X += 10.0 ** rng.integers(0, 4) * rng.integers(0, 3, (n, 1))
-    signal = X[:, 0] / X[:, 0].std() + rng.uniform(0, 2) * rng.normal(size=n)
-    order = np.argsort(np.argsort(signal))
-    if kind == "regression":
-        return X, signal, {}
-    if kind == "three outputs":
-        return X, np.column_stack([signal, signal**2, rng.normal(size=n)]), {}
-    if kind == "binary":
-        return X, order * 2 // n, {}
-    return X, order * int(rng.integers(2, 6)) // n, {"formulation": kind}
-
-
 def best_evidence(X, y, graph, formulation="auto", **limits):
     """The best evidence of every k, from the eigenvalues of its graph."""
     Y, m, constant = naive.targets(y, formulation)
@@ -67,7 +50,7 @@ def best_evidence(X, y, graph, formulation="auto", **limits):
 
 def cases(kind, graph, seeds=(0, 1, 2)):
     for seed in seeds:
-        X, y, options = random_set(200 + seed, kind)
+        X, y, options = random_set(200 + seed, kind, n=22)
         for limits in LIMITS:
             problem = problem_of(X, y, graph=graph, **options, **limits)
             yield problem, best_evidence(X, y, graph, **options, **limits)
@@ -219,7 +202,7 @@ def test_a_start_for_a_few_points(points):
 @pytest.mark.parametrize("kind", KINDS)
 def test_enclosures_hold_the_evidence(kind, graph, backend):
     """With a floor or without: lower <= evidence <= upper, at the certificate's tolerance."""
-    X, y, options = random_set(500, kind)
+    X, y, options = random_set(500, kind, n=22)
     for limits in LIMITS:
         problem = problem_of(X, y, graph=graph, backend=backend, **options, **limits)
         best, allowed = best_evidence(X, y, graph, **options, **limits), slack(problem)

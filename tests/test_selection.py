@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from posing import random_set
 from sklearn.datasets import load_digits
 
 import mksknn
@@ -18,24 +19,6 @@ def bundled(name, scaled):
     data = getattr(mksknn.datasets, name)()
     X = (data.X - data.X.mean(axis=0)) / data.X.std(axis=0) if scaled else data.X
     return X, data.y
-
-
-def random_set(seed, kind, n=None):
-    """Points and targets that have something to do with each other; half of them in clusters."""
-    rng = np.random.default_rng(seed)
-    n = int(rng.integers(9, 45)) if n is None else n
-    X = rng.normal(size=(n, int(rng.integers(1, 4))))
-    if rng.random() < 0.5:
-        X += 10.0 ** rng.integers(0, 4) * rng.integers(0, 3, (n, 1))
-    signal = X[:, 0] / X[:, 0].std() + rng.uniform(0, 2) * rng.normal(size=n)
-    order = np.argsort(np.argsort(signal))
-    if kind == "regression":
-        return X, signal, {}
-    if kind == "three outputs":
-        return X, np.column_stack([signal, signal**2, rng.normal(size=n)]), {}
-    if kind == "binary":
-        return X, order * 2 // n, {}
-    return X, order * int(rng.integers(2, 6)) // n, {"formulation": kind}
 
 
 def assert_argmax(X, y, **options):
