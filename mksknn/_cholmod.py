@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 
 import numpy as np
-from scipy.sparse import csc_matrix, tril
+from scipy.sparse import csc_matrix
 
 from ._inverse import inverse_entries
 from ._jit import kernel
@@ -36,6 +36,7 @@ class Factor:
 
     def __init__(self, lower: csc_matrix, order: str | None = None) -> None:
         self._matrix = lower  # its lower triangle is all that CHOLMOD reads
+        self._fits = False
         self._analyze(order or "amd")
         if order is None and self.flops > _METIS_FLOPS * lower.shape[0]:
             self._analyze("metis")
@@ -55,11 +56,13 @@ class Factor:
 
     def factorize(self, shift: float) -> float:
         """Factorize the matrix plus shift on its diagonal; return the log of its determinant."""
-        check_memory(
-            12.0 * self.fill,
-            f"the Cholesky factor of this matrix ({self.fill:.3g} entries)",
-            "lower k_max, or the number of points",
-        )
+        if not self._fits:  # the first factorization takes the room, the others go in its place
+            check_memory(
+                12.0 * self.fill,
+                f"the Cholesky factor of this matrix ({self.fill:.3g} entries)",
+                "lower k_max, or the number of points",
+            )
+            self._fits = True
         with one_thread_each():
             if self._old:
                 self._factor.cholesky_inplace(self._matrix, beta=shift)
@@ -92,28 +95,40 @@ class Factor:
 
 def fill_and_flops(lower: csc_matrix, permutation: np.ndarray) -> tuple[int, float]:
     """Entries of the Cholesky factor under a permutation, and the multiplications it takes."""
-    full = (lower + tril(lower, -1).T).tocsr()
-    permuted = full[permutation][:, permutation]
-    counts = _column_counts(permuted.indptr, permuted.indices)
+    place = np.empty(len(permutation), np.int64)
+    place[permutation] = np.arange(len(place))
+    counts = _column_counts(lower.indptr, lower.indices, place)
     return int(counts.sum()), float((counts.astype(np.float64) ** 2).sum())
 
 
 @kernel
-def _column_counts(starts, indices):
-    """Entries in each column of the Cholesky factor of a symmetric pattern.
+def _column_counts(pointers, indices, place):
+    """Entries in each column of the Cholesky factor of a symmetric pattern, given by its lower
+    triangle in compressed columns and the place of each of them.
 
     Row i of the factor is the part of the elimination tree reached from the entries of row i.
     """
-    n = starts.shape[0] - 1
+    n = place.shape[0]
+    starts = np.zeros(n + 1, np.int64)
+    for c in range(n):
+        for e in range(pointers[c], pointers[c + 1]):
+            starts[max(place[indices[e]], place[c]) + 1] += 1
+    for i in range(n):
+        starts[i + 1] += starts[i]
+    before = np.empty(starts[n], np.int64)  # the entries of each row, up to the diagonal
+    spot = starts[:-1].copy()
+    for c in range(n):
+        for e in range(pointers[c], pointers[c + 1]):
+            i, j = place[indices[e]], place[c]
+            before[spot[max(i, j)]] = min(i, j)
+            spot[max(i, j)] += 1
     parent = np.full(n, -1, np.int64)
     seen = np.full(n, -1, np.int64)
     counts = np.ones(n, np.int64)
     for i in range(n):
         seen[i] = i
         for e in range(starts[i], starts[i + 1]):
-            j = np.int64(indices[e])
-            if j > i:
-                continue
+            j = before[e]
             while seen[j] != i:
                 if parent[j] < 0:
                     parent[j] = i

@@ -215,36 +215,41 @@ def _mutual_pairs(indices):
     return rows, columns, count
 
 
-def sparse_laplacian(pairs: Pairs, k: int) -> csc_array:
-    """The lower triangle of L_k, every diagonal entry present (CHOLMOD reads that half only)."""
-    edges = pairs.count[k]
-    parts = _lower_columns(pairs.n, pairs.rows[:edges], pairs.columns[:edges])
-    return csc_array(parts, shape=(pairs.n, pairs.n))
+def sparse_laplacian(pairs: Pairs, k: int, kept: np.ndarray | None = None) -> csc_array:
+    """The lower triangle of L_k, every diagonal entry present (CHOLMOD reads that half only).
+
+    `kept` says which rows and columns to keep, by default all.
+    """
+    edges, degree = pairs.count[k], degrees(pairs, k)
+    kept = np.ones(pairs.n, np.bool_) if kept is None else kept
+    number = np.where(kept, np.cumsum(kept) - 1, -1).astype(np.int32)
+    diagonal = degree[kept].astype(np.float64)
+    parts = _lower_columns(number[pairs.rows[:edges]], number[pairs.columns[:edges]], diagonal)
+    return csc_array(parts, shape=(len(diagonal), len(diagonal)))
 
 
 @kernel
-def _lower_columns(n, rows, columns):
+def _lower_columns(rows, columns, degree):
     """The lower triangle of a Laplacian in compressed columns: pairs in two counting sorts, by the
-    larger index and then by the smaller one, so that equal pairs meet.
+    larger index and then by the smaller one, so that equal pairs meet. A negative index is none.
     """
-    edges = rows.shape[0]
+    n, edges = degree.shape[0], rows.shape[0]
     by_row = np.zeros(n + 1, np.int64)
     by_column = np.zeros(n + 1, np.int64)
-    degree = np.zeros(n)
     for e in range(edges):
         i, j = rows[e], columns[e]
-        by_row[max(i, j) + 1] += 1
-        by_column[min(i, j) + 1] += 1
-        degree[i] += 1.0
-        degree[j] += 1.0
+        if min(i, j) >= 0:
+            by_row[max(i, j) + 1] += 1
+            by_column[min(i, j) + 1] += 1
     by_row = np.cumsum(by_row)
     by_column = np.cumsum(by_column)
     smaller = np.empty(edges, np.int32)
     spot = by_row[:-1].copy()
     for e in range(edges):
         i, j = rows[e], columns[e]
-        smaller[spot[max(i, j)]] = min(i, j)
-        spot[max(i, j)] += 1
+        if min(i, j) >= 0:
+            smaller[spot[max(i, j)]] = min(i, j)
+            spot[max(i, j)] += 1
     larger = np.empty(edges, np.int32)
     spot = by_column[:-1].copy()
     for i in range(n):

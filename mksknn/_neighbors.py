@@ -184,7 +184,10 @@ def _peak(n: int, k_max: int, d: int) -> float:
 
 
 # Which route. Measured by benchmarks/neighbors.py routes on 2 cores.
-_SORT_SHARE = 4  # the full sort beats the scan from about k_max = n / 4 on
+# The full sort beats the scan from about k_max = n / 32 on: there it took 0.4 to 0.7 of the scan's
+# time (n = 2,000 to 10,000, 2 to 100 dimensions), 1.0 at worst (1,000 x 19), and at k_max = n / 4
+# a tenth.
+_SORT_SHARE = 32
 # Of 300 points or fewer it ranks 5 neighbours in 0.3 ms in 2 dimensions as the tree does, and in a
 # third of the scan's time in 10; and kernels that are not called need not be compiled.
 _SORT_SIZE = 300

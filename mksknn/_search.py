@@ -22,10 +22,12 @@ import numpy as np
 from scipy.special import zeta
 
 from ._determinants import Determinants, Spectrum
+from ._jit import kernel
 
 _GAP = 3e-11  # per point: how far the proven upper bound may be above the value found
 _PLACE = 3e-7  # how far from the peak in log r the search may end
-_POLISH = 3  # values at the peak of the polynomial, to come that close
+_POLISH = 3  # values to come that close: one beside the peak of the polynomial, then at it
+_ASIDE = 0.04  # in v
 _BUDGET = 60  # values; 5 to 7 from a good start, 10 to 13 from one off by a factor of ten
 _FRESH = 1e-4  # in v: a value at the polynomial's peak is worth it if none is as near
 _STEP = 0.15  # in v, between the first values
@@ -34,7 +36,6 @@ _CELLS = 12  # between two values, at first
 _MOST = 20  # nodes of a polynomial
 _BESIDE = 1e-3  # in v, between two slopes that give the bend
 _APART = (0.0, 1e-3, 1e-2, 5e-2)  # in v: least distances between the nodes of a slope
-_COMPLEX = 1e-20  # the step of a derivative without differences
 _ROUNDING = 2e-15  # of a log-determinant, of the sizes of the terms it is the sum of
 
 # The largest |d^j sigma / dx^j| / (sigma (1 - sigma)) of the logistic function, j = 1, 2, ...
@@ -107,61 +108,29 @@ class Curve:
         """
         order = np.argsort(np.abs(self.v - near), kind="stable")[:_MOST]
         derivatives = self._derivatives(order, v)
-        nodes = self.v[order]
-        # more nodes than it takes only let rounding grow: as many as serve a few of the v best
-        sample = v[:: max(1, len(v) // 8)]
-        best, count = np.inf, 2
-        for size in range(2, len(nodes) + 1):
-            slack, rounding = self._errors(sample, nodes[:size], derivatives[size - 2])[1:]
-            error = float((slack + rounding).max())
-            if error < best:
-                best, count = error, size
-            if slack.max() <= 0.1 * self.noise:
-                break
-        basis, slack, rounding = self._errors(v, nodes[:count], derivatives[count - 2])
-        return basis @ self.height[order[:count]], slack + rounding
+        return _interpolate(self.v[order], self.height[order], derivatives, v, self.noise)
 
-    def slopes(self, v: np.ndarray, nodes: np.ndarray) -> np.ndarray:
-        """dH/dv at each v, by the polynomial through the values at some positions."""
-        return self._slope_weights(v, self.v[nodes]) @ self.height[nodes]
+    def slope(self, v: float, nodes: np.ndarray) -> float:
+        """dH/dv at v, by the polynomial through the values at some positions."""
+        return _interpolate_slope(self.v[nodes], self.height[nodes], v)
 
     def nodes_for_slope(self, v: float) -> np.ndarray:
         """The positions whose polynomial has the slope at v that can be off least.
 
         Nodes close to v leave little of the remainder, but rounding is divided by their distances.
         """
-        at = np.array([v])
         by_distance = np.argsort(np.abs(self.v - v), kind="stable")
-        best, chosen = math.inf, by_distance[:2]
+        best, chosen, order = math.inf, by_distance[:2], by_distance[:0]
         for apart in _APART:
-            order = _spread(by_distance, self.v, apart)[:_MOST]
-            if len(order) < 2:
+            before, order = order, _spread(by_distance, self.v, apart)[:_MOST]
+            if len(order) < 2 or np.array_equal(order, before):
                 continue
-            bounds = self._derivatives(order, at)
+            bounds = self._derivatives(order, np.array([v]))
             following = (self.spectrum.n - self.spectrum.nulls) * _poles(np.arange(len(order)) + 3)
-            for p in range(2, len(order) + 1):
-                nodes = self.v[order[:p]]
-                product = np.prod(v + 1j * _COMPLEX - nodes)
-                error = bounds[p - 2] * abs(product.imag) / _COMPLEX
-                error += (p + 1) * following[p - 2] * abs(product.real)
-                error += self.noise * float(np.abs(self._slope_weights(at, nodes)).sum())
-                if error < best:
-                    best, chosen = error, order[:p]
+            errors = _slope_errors(self.v[order], bounds, following, v, self.noise)
+            if errors.min() < best:
+                best, chosen = float(errors.min()), order[: int(np.argmin(errors)) + 2]
         return chosen
-
-    @staticmethod
-    def _slope_weights(v: np.ndarray, nodes: np.ndarray) -> np.ndarray:
-        """The derivatives of what `_lagrange` gives."""
-        return _lagrange(nodes, v[:, None] + 1j * _COMPLEX - nodes).imag / _COMPLEX
-
-    def _errors(
-        self, v: np.ndarray, nodes: np.ndarray, derivative: float
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """The weights of the nodes in their polynomial, its remainder, and what rounding adds."""
-        steps = v[:, None] - nodes
-        basis = _lagrange(nodes, steps)
-        slack = derivative * np.abs(np.prod(steps, axis=1))
-        return basis, slack, self.noise * np.abs(basis).sum(axis=1)
 
     def _derivatives(self, order: np.ndarray, v: np.ndarray) -> np.ndarray:
         """A bound on |p-th derivative of H| / p! over v and the first p nodes, for p = 2, 3, ...
@@ -205,12 +174,84 @@ def _spread(order: np.ndarray, places: np.ndarray, apart: float) -> np.ndarray:
     return np.array(chosen)
 
 
-def _lagrange(nodes: np.ndarray, steps: np.ndarray) -> np.ndarray:
-    """The weights of the nodes in the polynomial through them; `steps` are v - nodes."""
-    out = np.empty_like(steps)
-    for i, node in enumerate(nodes):
-        others = np.arange(len(nodes)) != i
-        out[:, i] = np.prod(steps[:, others] / (node - nodes[others]), axis=1)
+@kernel
+def _lagrange(nodes, size, v, weights, slopes):
+    """The weights at v of the first nodes in the polynomial through them, and their derivatives."""
+    for i in range(size):
+        weight, slope = 1.0, 0.0
+        for j in range(size):
+            if j != i:
+                gap = nodes[i] - nodes[j]
+                factor = (v - nodes[j]) / gap
+                slope = slope * factor + weight / gap
+                weight *= factor
+        weights[i], slopes[i] = weight, slope
+
+
+@kernel
+def _interpolate(nodes, heights, derivatives, v, noise):
+    """A polynomial at each v, and how far H can be from it: its remainder, and what rounding adds.
+
+    More nodes than it takes only let rounding grow: as many as serve some eight of the v best.
+    """
+    weights, slopes = np.empty(nodes.shape[0]), np.empty(nodes.shape[0])
+    best, count = np.inf, 2
+    for size in range(2, nodes.shape[0] + 1):
+        largest, remainder = 0.0, 0.0
+        for a in range(0, v.shape[0], max(1, v.shape[0] // 8)):
+            slack, rounding = _remainder(nodes, size, derivatives, v[a], weights, slopes)
+            largest = max(largest, slack + noise * rounding)
+            remainder = max(remainder, slack)
+        if largest < best:
+            best, count = largest, size
+        if remainder <= 0.1 * noise:
+            break
+    found, error = np.empty(v.shape[0]), np.empty(v.shape[0])
+    for a in range(v.shape[0]):
+        slack, rounding = _remainder(nodes, count, derivatives, v[a], weights, slopes)
+        error[a] = slack + noise * rounding
+        found[a] = 0.0
+        for i in range(count):
+            found[a] += weights[i] * heights[i]
+    return found, error
+
+
+@kernel
+def _remainder(nodes, size, derivatives, v, weights, slopes):
+    """How far H can be from the polynomial at v, and the sum of its weights' sizes."""
+    _lagrange(nodes, size, v, weights, slopes)
+    slack, rounding = derivatives[size - 2], 0.0
+    for i in range(size):
+        slack *= abs(v - nodes[i])
+        rounding += abs(weights[i])
+    return slack, rounding
+
+
+@kernel
+def _interpolate_slope(nodes, heights, v):
+    weights, slopes = np.empty(nodes.shape[0]), np.empty(nodes.shape[0])
+    _lagrange(nodes, nodes.shape[0], v, weights, slopes)
+    total = 0.0
+    for i in range(nodes.shape[0]):  # the slopes add up to 0
+        total += slopes[i] * (heights[i] - heights[0])
+    return total
+
+
+@kernel
+def _slope_errors(nodes, derivatives, following, v, noise):
+    """How far off the slope at v can be of the polynomial through the first 2, 3, ... nodes."""
+    weights, slopes = np.empty(nodes.shape[0]), np.empty(nodes.shape[0])
+    out = np.empty(nodes.shape[0] - 1)
+    product, change = v - nodes[0], 1.0  # of the v - nodes, and its derivative
+    for size in range(2, nodes.shape[0] + 1):
+        change = change * (v - nodes[size - 1]) + product
+        product *= v - nodes[size - 1]
+        _lagrange(nodes, size, v, weights, slopes)
+        rounding = 0.0
+        for i in range(size):
+            rounding += abs(slopes[i])
+        error = derivatives[size - 2] * abs(change) + noise * rounding
+        out[size - 2] = error + (size + 1) * following[size - 2] * abs(product)
     return out
 
 
@@ -275,11 +316,14 @@ class PeakSearch:
             self._visit(peak if near > _FRESH else self.curve.ratio_at(ahead))
             if len(self.curve.v) == known:  # nothing new to look at: rounding is in the way
                 return
-        for _ in range(_POLISH):
+        for turn in range(_POLISH):
             peak = self._model_peak()
             if abs(math.log(peak / self.ratio)) <= _PLACE:
                 break
-            self._visit(peak)
+            if turn == 0:
+                self._visit(self._beside(peak))
+            else:
+                self._visit(peak, trusted=True)
         self.upper = max(self.upper, self.lower)
 
     @property
@@ -290,17 +334,27 @@ class PeakSearch:
         """What is taken off H: the profile is H(v) - n log(q + (top s - q) z) + n log top."""
         return offset(self.curve.spectrum, self._norm, self._roughness, v)
 
-    def _visit(self, ratio: float) -> None:
-        low, high = self.bounds
-        ratio = min(max(ratio, low), high)
-        if self.curve.place(ratio) not in self.curve.v:
-            self.curve.add(ratio, self._logdet(ratio))
-        n = self.curve.spectrum.n
-        offsets = n * np.log(self._roughness + self.curve.ratio * self._norm)
-        self._heights = self.curve.logdet - offsets
-        self._best = best = int(np.argmax(self._heights))
+    def _visit(self, ratio: float, trusted: bool = False) -> None:
+        """Take in the value at a ratio.
+
+        One that is `trusted` to be the peak counts as the best if no other is higher for sure:
+        between values that differ by rounding, the polynomial knows better.
+        """
+        for end in self.bounds:  # as near as that, it is meant
+            ratio = end if math.isclose(ratio, end, rel_tol=1e-12) else ratio
+        ratio = min(max(ratio, self.bounds[0]), self.bounds[1])
+        place, curve = self.curve.place(ratio), self.curve
+        if place not in curve.v:
+            curve.add(ratio, self._logdet(ratio))
+        offsets = curve.spectrum.n * np.log(self._roughness + curve.ratio * self._norm)
+        self._heights = curve.logdet - offsets
+        best = int(np.argmax(self._heights))
         self.lower = float(self._heights[best])
-        self.ratio, self.logdet = float(self.curve.ratio[best]), float(self.curve.logdet[best])
+        here = int(np.searchsorted(curve.v, place))
+        if trusted and self._heights[here] >= self.lower - 2.0 * curve.noise:
+            best = here
+        self._best = best
+        self.ratio, self.logdet = float(curve.ratio[best]), float(curve.logdet[best])
 
     def _around(self) -> tuple[int, int]:
         """Positions beside the best value that are lower than it for sure, or else the outermost.
@@ -330,6 +384,12 @@ class PeakSearch:
                 return True
             step = min(2.0 * step, _STRIDE)
         return False
+
+    def _beside(self, peak: float) -> float:
+        """A ratio beside the peak: values at it say little of the slope there."""
+        v = self.curve.place(peak) + np.array([-_ASIDE, _ASIDE])
+        gaps = np.abs(v[:, None] - self.curve.v).min(axis=1)
+        return self._clip(float(v[np.argmax(gaps)]))
 
     def _clip(self, v: float) -> float:
         """The ratio at v, the ends of the bounds exactly."""
@@ -381,8 +441,10 @@ class PeakSearch:
         v = float(curve.v[self._best])
         nodes = curve.nodes_for_slope(v)
         for _ in range(6):
-            there = v + _BESIDE * np.array([0.0, 1.0])
-            slope, beside = curve.slopes(there, nodes) - curve.spectrum.n * self._share(there)
+            slope, beside = (
+                curve.slope(there, nodes) - curve.spectrum.n * float(self._share(there))
+                for there in (v, v + _BESIDE)
+            )
             bend = (beside - slope) / _BESIDE
             if bend >= 0.0:
                 break

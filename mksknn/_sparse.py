@@ -10,7 +10,7 @@ from scipy.sparse import csc_array, csc_matrix, eye_array, sparray, spmatrix, tr
 
 from ._cholmod import Factor, cholmod
 from ._determinants import Determinants, Resistances
-from ._graphs import Pairs, sparse_laplacian
+from ._graphs import Pairs, degrees, sparse_laplacian
 from ._validation import check_symmetric
 
 
@@ -26,14 +26,13 @@ class _Grounded(Determinants):
 
     def __init__(self, pairs: Pairs, k: int, order: str | None = None) -> None:
         super().__init__(pairs, k)
-        laplacian = sparse_laplacian(pairs, k)
         # the best-connected vertex: the one whose loss leaves the least fill
-        ranked = np.lexsort((-laplacian.diagonal(), self._components.label))
+        ranked = np.lexsort((-degrees(pairs, k), self._components.label))
         firsts = np.concatenate([[0], np.cumsum(self._components.size)[:-1]])
         self._kept = np.ones(pairs.n, np.bool_)
         self._kept[ranked[firsts]] = False
         self._label = self._components.label[self._kept]
-        self._matrix = csc_matrix(laplacian[self._kept][:, self._kept], dtype=np.float64)
+        self._matrix = csc_matrix(sparse_laplacian(pairs, k, self._kept))
         if self._matrix.shape[0]:
             self._analyze(order)
 

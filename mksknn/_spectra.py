@@ -93,7 +93,7 @@ def local_pays(degree: np.ndarray) -> bool:
     return float((degree.astype(np.float64) ** 2).sum()) < _LOCAL_SHARE * len(degree) ** 3
 
 
-_LOCAL_ROWS = 512
+_LOCAL_STEPS = 2**20  # of a block: about a millisecond's work, less is not worth a thread
 
 
 def local_stand_in(pairs: Pairs, k: int) -> StandIn:
@@ -108,7 +108,7 @@ def local_stand_in(pairs: Pairs, k: int) -> StandIn:
     def work(start: int, stop: int) -> None:
         _two_steps(starts, ends, start, stop, nodes, weights)
 
-    run_blocks(work, pairs.n, _LOCAL_ROWS)
+    run_blocks(work, pairs.n, 1 + _LOCAL_STEPS * pairs.n * pairs.n // (1 + 4 * edges * edges))
     return StandIn(nodes.ravel(), weights.ravel(), 4)
 
 

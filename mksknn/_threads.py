@@ -174,12 +174,17 @@ def _settings(library: LibController, levels: bool) -> list[_Setting]:
     SuiteSparse 5 starts four OpenMP threads for each supernode, to copy a few columns, whatever the
     number of threads set: only without active levels there are none. Then k = 20 in 2-D took
     0.021 s instead of 0.067 s at n = 10,000, and 0.34 s instead of 0.50 s at n = 100,000. A BLAS
-    that runs on OpenMP itself could wait for the threads it does not get, so there levels stay.
+    that runs on OpenMP itself could wait for the threads it does not get, so there levels stay. And
+    they stay where all threads of the process have them in common, as in the libgomp that comes
+    with scikit-learn: its search for neighbours in another thread counts on the threads it asked
+    for, and answered with rubbish.
     """
     dynlib = library.dynlib
     if levels and library.user_api == "openmp" and hasattr(dynlib, "omp_set_max_active_levels"):
         get, set_ = dynlib.omp_get_max_active_levels, dynlib.omp_set_max_active_levels
-        return [_Setting(get, set_, 0)]
+        own = _Setting(get, set_, 0)
+        if own.per_thread:
+            return [own]
     if library.get_num_threads() is None:
         return []
     return [_Setting(library.get_num_threads, functools.partial(_set_threads, library), 1)]
