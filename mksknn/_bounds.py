@@ -102,14 +102,14 @@ def diagonal_bounds(problem: Problem, ks: np.ndarray) -> tuple[np.ndarray, np.nd
     return bounds, pays
 
 
-def local_bound(problem: Problem, k: int) -> float:
+def local_bound(problem: Problem, k: int, triangles: np.ndarray | None = None) -> float:
     """The bound of graph k by two Lanczos steps from each vertex."""
-    return _peak(problem, k, local_stand_in(problem.pairs, k))[0]
+    return _peak(problem, k, local_stand_in(problem.pairs, k, triangles))[0]
 
 
-def guess_ratio(problem: Problem, k: int) -> float:
+def guess_ratio(problem: Problem, k: int, triangles: np.ndarray | None = None) -> float:
     """Where the peak of graph k should be."""
-    return _foretold_peak(problem, k, Foretold(problem.pairs, k))
+    return _foretold_peak(problem, k, Foretold(problem.pairs, k, triangles))
 
 
 _AROUND = np.exp(np.linspace(-2.0, 2.0, 81))
@@ -156,8 +156,8 @@ class Trials:
     values are taken is chosen by what is foretold of them.
     """
 
-    def __init__(self, problem: Problem, k: int) -> None:
-        self._profile, self._foretold = problem.profile(k), Foretold(problem.pairs, k)
+    def __init__(self, problem: Problem, k: int, triangles: np.ndarray | None = None) -> None:
+        self._profile, self._foretold = problem.profile(k), Foretold(problem.pairs, k, triangles)
         self._stand_in = self._foretold.stand_in
         low, high = problem.ratio_bounds
         ratios = _foretold_peak(problem, k, self._foretold) * np.cumprod(_STEPS)

@@ -38,7 +38,8 @@ class Factor:
         self._matrix = lower  # its lower triangle is all that CHOLMOD reads
         self._fits = False
         self._analyze(order or "amd")
-        if order is None and self.flops > _METIS_FLOPS * lower.shape[0]:
+        self.dear_order = order is None and self.flops > _METIS_FLOPS * lower.shape[0]
+        if self.dear_order:
             self._analyze("metis")
 
     def _analyze(self, order: str) -> None:

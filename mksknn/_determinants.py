@@ -68,7 +68,3 @@ class Determinants(ABC):
     def resistance_sums(self, ratio: float) -> Resistances | None:
         """The anchor L + ratio I; None where a backend has none, or no room for it."""
         return None
-
-    def reordered(self) -> Pairs | None:
-        """All pairs, the points renumbered in an order that suits this graph, if it has one."""
-        return None

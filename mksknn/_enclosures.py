@@ -14,7 +14,7 @@ import numpy as np
 
 from ._bounds import Trials, guess_ratio, slack
 from ._determinants import Determinants
-from ._plan import Opener, open_graph
+from ._plan import open_graph
 from ._problem import Optimum, Problem
 from ._search import PeakSearch
 
@@ -38,13 +38,15 @@ class Enclosure:
         return self.optimum.log_evidence
 
 
-def enclose(problem: Problem, k: int, floor: float = -math.inf) -> Enclosure:
+def enclose(
+    problem: Problem, k: int, floor: float = -math.inf, triangles: np.ndarray | None = None
+) -> Enclosure:
     """Enclose the evidence of graph k, at the given sigmas or the best over both.
 
-    Below `floor` it need not be known any better.
+    Below `floor` it need not be known any better. The triangles of the graph may be known.
     """
     opened = open_graph(problem.pairs, k, problem.plan, problem.values)
-    return enclose_opened(problem, k, opened, floor)
+    return enclose_opened(problem, k, opened, floor, triangles=triangles)
 
 
 def enclose_opened(
@@ -53,6 +55,7 @@ def enclose_opened(
     opened: Determinants,
     floor: float = -math.inf,
     start: float | None = None,
+    triangles: np.ndarray | None = None,
 ) -> Enclosure:
     """The same for a graph that is open; `start` is a ratio near the peak, if one is known."""
     profile, bounds, extra = problem.profile(k), problem.ratio_bounds, slack(problem)
@@ -69,7 +72,7 @@ def enclose_opened(
         return Enclosure(k, optimum, optimum.log_evidence + extra, True, 1, logdet)
     known: list[tuple[float, float]] = []
     if floor > -math.inf:
-        trials = Trials(problem, k)
+        trials = Trials(problem, k, triangles)
         while (trial := trials.next(floor)) is not None and len(known) < _MOST_TRIALS:
             known.append((trial, opened.logdet(trial)))
             trials.add(*known[-1])
@@ -78,7 +81,7 @@ def enclose_opened(
                 optimum = profile.optimum(ratio, logdet, bounds)
                 return Enclosure(k, optimum, trials.bound, False, len(known), logdet)
     if start is None:
-        start = known[0][0] if known else guess_ratio(problem, k)
+        start = known[0][0] if known else guess_ratio(problem, k, triangles)
     search = PeakSearch(opened, profile.norm, profile.roughness, bounds, start, known)
     search.run(-math.inf if floor == -math.inf else profile.height(floor - extra))
     optimum = profile.optimum(search.ratio, search.logdet, bounds)
@@ -88,10 +91,10 @@ def enclose_opened(
 
 
 def enclose_chunk(problem: Problem, ks: np.ndarray) -> list[Enclosure]:
-    """Neighbouring k of a whole sweep: a sparse one takes over its neighbour's order and peak."""
+    """Neighbouring k of a whole sweep: each search begins at its neighbour's peak."""
     found: list[Enclosure] = []
-    opener = Opener(problem.pairs, problem.plan, problem.values)
     for k in ks[::-1].tolist():
         start = found[-1].optimum.ratio if found else None
-        found.append(enclose_opened(problem, k, opener.open(k), start=start))
+        opened = open_graph(problem.pairs, k, problem.plan, problem.values)
+        found.append(enclose_opened(problem, k, opened, start=start))
     return found[::-1]

@@ -172,8 +172,8 @@ def evidence_curve(
     )
 
 
-# Neighbouring k of a sparse sweep share an ordering (see `Opener`) and a starting point for
-# the search in r. Dense ones have nothing to share.
+# Neighbouring k of a sparse sweep share a starting point for the search in r. Dense ones do not
+# need any.
 _SPARSE_CHUNK = 5
 
 

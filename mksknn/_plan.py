@@ -6,7 +6,7 @@ call takes the same route on every worker.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -28,7 +28,7 @@ _DENSE_SHARE = 0.05  # edges over n^2: so many, it wins without asking for the f
 _SPARSE_PRICE = 7.0
 # How that work grows with k, to find where it is too much in three or four analyses: as k to the
 # powers 1.6 (10-D) to 2.2 (3-D).
-_FIRST_GUESS, _GUESSED_POWER = 12, 0.5
+_FIRST_GUESS, _GUESSED_POWER, _STEEPEST = 12, 0.5, 3.0
 _DENSE_BYTES = 10.0  # an n x n matrix of doubles and some room
 # One reduction took as long as 5 to 8 Cholesky factorizations for n = 300 to 1,500, and a search
 # over r takes 6 to 7 of those, with more work around them than a small matrix is worth.
@@ -45,6 +45,7 @@ class Plan:
     sparse: str  # the backend of sparse graphs, "cholmod" or "superlu"
     dense_from: int  # graphs of this k and above go to LAPACK
     memory: float | None  # bytes that were free
+    orders: Orders = field(default_factory=lambda: Orders(), compare=False, repr=False)
 
     def dense(self, k: int) -> bool:
         """Whether LAPACK serves graph k."""
@@ -107,6 +108,8 @@ def _last_sparse(pairs: Pairs, k_max: int) -> int:
     while high - low > 1:
         flops = max(Cholmod(pairs, k).flops, 1.0)
         low, high = (k, high) if flops < enough else (low, k)
+        if flops * (k_max / k) ** _STEEPEST < enough:
+            return k_max
         k = int(min(k * (enough / flops) ** _GUESSED_POWER, k_max))
         k = min(max(k, low + 1), high - 1)
     return low
@@ -118,28 +121,48 @@ def open_graph(pairs: Pairs, k: int, plan: Plan, values: int) -> Determinants:
         return Tridiagonal(pairs, k) if plan.reduces(values) else Cholesky(pairs, k)
     if plan.sparse == "superlu":
         return SuperLU(pairs, k)
-    return Cholmod(pairs, k, memory=plan.memory)
+    return plan.orders.open(pairs, k, plan)
 
 
-# Falling k share a fill-reducing order down to this part of the k it was found for. With three
-# factorizations at each k, k = 14 in the order of k = 20 took 0.45 (n = 100,000, 2-D, symmetric),
-# 0.8 (10,000, 3-D, symmetric) and 1.15 (31,623, 3-D, mutual) of its time in an order of its own,
-# k = 10 0.55, 0.8 and 1.3, k = 6 0.7, 1.2 and 2.7.
-_REACH = 0.7
+# Graphs share the fill-reducing order of the next rung above, which is an order of theirs too, only
+# with edges to spare: at n = 30,000 (2-D), k = 48 took 1.24 of its time in the order of k = 64, and
+# k = 32 1.18 in that of 48; to order k = 48 took five times as long as to factorize it. An order of
+# fewer edges is none: k = 48 took 12 times as long in that of k = 32.
+_FEWEST = 5_000  # points: of fewer, all orders together take less than a second
+_RUNGS = np.unique(np.rint(2.0 ** np.arange(0.0, 31.0, 0.5)).astype(np.int64))
 
 
-class Opener:
-    """`open_graph` for falling k, neighbours in one fill-reducing order."""
+class Orders:
+    """Fill-reducing orders that neighbouring k share, where those are dear to find.
 
-    def __init__(self, pairs: Pairs, plan: Plan, values: int) -> None:
-        self._pairs, self._plan, self._values = pairs, plan, values
-        self._shared: tuple[int, Pairs] | None = None  # a k, and the points in its order
+    Which k share one is fixed, so that values do not depend on which k came first; what has been
+    found stays in this process.
+    """
 
-    def open(self, k: int) -> Determinants:
-        """Graph k."""
-        if self._shared is not None and k >= _REACH * self._shared[0]:
-            return Cholmod(self._shared[1], k, "natural", self._plan.memory)
-        opened = open_graph(self._pairs, k, self._plan, self._values)
-        in_order = opened.reordered()
-        self._shared = None if in_order is None else (k, in_order)
-        return opened
+    def __init__(self) -> None:
+        self._places: dict[int, np.ndarray | None] = {}  # by rung; None: to each k its own
+
+    def __reduce__(self) -> tuple:
+        return Orders, ()
+
+    def open(self, pairs: Pairs, k: int, plan: Plan) -> Cholmod:
+        """Graph k, in the order of its rung or in its own."""
+        if pairs.n < _FEWEST:
+            return Cholmod(pairs, k, memory=plan.memory)
+        rung = int(_RUNGS[np.searchsorted(_RUNGS, k)])
+        rung = min(rung, pairs.k_max, max(plan.dense_from - 1, k))
+        if rung not in self._places:
+            opened = Cholmod(pairs, rung, memory=plan.memory)
+            self._places[rung] = None
+            if opened.order_is_dear:
+                place = np.empty(pairs.n, np.int32)
+                place[opened.order] = np.arange(pairs.n, dtype=np.int32)
+                self._places[rung] = place
+            if rung == k:
+                return opened
+        place = self._places[rung]
+        if place is None:
+            return Cholmod(pairs, k, memory=plan.memory)
+        edges = pairs.count[k]
+        rows, columns = place[pairs.rows[:edges]], place[pairs.columns[:edges]]
+        return Cholmod(replace(pairs, rows=rows, columns=columns), k, "natural", plan.memory)

@@ -157,7 +157,7 @@ class Problem:
         assert self.ranking is not None
         pairs, plan = pairs_by_rank(self.ranking.to(depth), self.pairs.graph), self.plan
         if plan.dense_from > self.depth:  # otherwise it is known which graphs are dense
-            plan = make_plan(pairs, self.backend, plan.memory)
+            plan = replace(make_plan(pairs, self.backend, plan.memory), orders=plan.orders)
         return replace(self, pairs=pairs, roughness=self.targets.roughness(pairs), plan=plan)
 
     def for_workers(self) -> Problem:

@@ -24,6 +24,7 @@ from ._bounds import (
 from ._enclosures import Enclosure, enclose
 from ._plan import ONE, open_graph
 from ._problem import Problem, Question, Ranking
+from ._spectra import Triangles
 from ._tails import bound_tail
 from ._threads import Progress, map_chunks
 
@@ -31,7 +32,9 @@ _DEPTH = 48  # neighbours ranked at first; the bounds of `_tails` rule out most 
 _ALL = 256  # so many are ranked at once: cheaper than a pass over all pairs
 _ROUND = 4  # k enclosed against one floor; fixed, so that no answer depends on the workers
 _FEW = 8  # an anchor costs as much as three factorizations or more, ruling out one k one to three
-_WORTHWHILE = 0.9  # anchors go on if the last one left no more of the k
+# Anchors go on if the last one ruled out a tenth of the k; a sparse one, which takes as long as
+# enclosing five k at n = 30,000 (2-D), also so many of them.
+_WORTHWHILE, _SPARSE_ANCHOR = 0.1, 6
 # At its own peak an anchor bounds hardly any k by less than its own evidence; above the peak it
 # does (docs/theory). Of the 19 k below 20 at n = 100,000 (2-D), none is ruled out from the peak,
 # all are from 1.01 to 2.7 times its ratio; at n = 10,000 7 are. On Pima.tr 7 and 8 k (symmetric,
@@ -63,6 +66,7 @@ class Standing:
         self.consistent = True  # no value was found above a bound
         self._anchors_pay = True
         self._percent = -1
+        self._triangles = Triangles(problem.pairs)
         self._rank()
 
     # -----------------------------------------------------------------------------------------
@@ -94,6 +98,7 @@ class Standing:
             depth = int(self.problem.ks[beyond[-1]])
             self.progress.say(f"ranking {depth} neighbours")
             self.problem = self.problem.deepened(depth)
+            self._triangles = Triangles(self.problem.pairs)
             self._rank()
 
     def rivals(self, floor: float) -> np.ndarray:
@@ -136,8 +141,9 @@ class Standing:
         self.level[positions] = np.where(pays, DIAGONAL, LOCAL)
 
     def _bound_locally(self, at: int) -> None:
-        self.upper[at] = min(self.upper[at], local_bound(self.problem, int(self.problem.ks[at])))
-        self.level[at] = LOCAL
+        k = int(self.problem.ks[at])
+        bound = local_bound(self.problem, k, self._triangles.of(k))
+        self.upper[at], self.level[at] = min(self.upper[at], bound), LOCAL
 
     # -----------------------------------------------------------------------------------------
     # Factorizations
@@ -149,7 +155,7 @@ class Standing:
         found = map_chunks(
             _enclose_above,
             (problem.for_workers(), floor),
-            ks.tolist(),
+            [(k, self._triangles.known(k)) for k in ks.tolist()],
             executor=self.executor,
             threads=problem.plan.side_by_side(ks, problem.values),
         )
@@ -180,7 +186,7 @@ class Standing:
         elif problem.sigmas is not None:
             ratio = problem.sigmas[1] / problem.sigmas[0]
         else:
-            ratio = _ABOVE * guess_ratio(problem, k)
+            ratio = _ABOVE * guess_ratio(problem, k, self._triangles.known(k))
         ratio = min(max(ratio, problem.ratio_bounds[0]), problem.ratio_bounds[1])
         opened = open_graph(problem.pairs, k, problem.plan, ONE)
         bounds = anchor_bounds(problem, opened, ratio)
@@ -190,7 +196,8 @@ class Standing:
         self.anchored.add(at)
         ranked = np.flatnonzero(problem.ks <= problem.depth)
         self.upper[ranked] = np.maximum(np.minimum(self.upper[ranked], bounds), self.lower[ranked])
-        self._anchors_pay = len(self.rivals(floor)) <= _WORTHWHILE * len(rivals)
+        out = len(rivals) - len(self.rivals(floor))
+        self._anchors_pay = out >= max(_WORTHWHILE * len(rivals), 1 if dense else _SPARSE_ANCHOR)
         return True
 
     # -----------------------------------------------------------------------------------------
@@ -225,9 +232,11 @@ class Standing:
         return self.problem.ks[np.array(sorted(self.anchored | set(self.enclosed)), np.int64)]
 
 
-def _enclose_above(shared: tuple[Problem, float], k: int) -> Enclosure:
+def _enclose_above(
+    shared: tuple[Problem, float], graph: tuple[int, np.ndarray | None]
+) -> Enclosure:
     problem, floor = shared
-    return enclose(problem, k, floor)
+    return enclose(problem, graph[0], floor, graph[1])
 
 
 def find_best(problem: Problem, executor: object, progress: Progress) -> Standing:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import replace
-
 import numpy as np
 from scipy.sparse import csc_array, csc_matrix, eye_array, sparray, spmatrix, tril
 
@@ -86,6 +84,12 @@ class _Grounded(Determinants):
         return total
 
 
+# Multiplications for each edge, below which METIS takes longer than the factorization: 2,400 (two
+# dimensions, n = 30,000, k = 48: five times as long), 8,500 (3-D, 10,000, k = 20: twice), 140,000
+# (10-D, 6,000, k = 8: half as long).
+_CHEAP = 10_000.0
+
+
 class Cholmod(_Grounded):
     """CHOLMOD: one analysis, then a factorization for each r."""
 
@@ -108,16 +112,20 @@ class Cholmod(_Grounded):
         """Multiplications of one factorization."""
         return self._factor.flops if self._matrix.shape[0] else 0.0
 
-    def reordered(self) -> Pairs | None:
-        """All pairs, the points renumbered in this graph's fill-reducing order."""
-        if not self.flops:
-            return None
-        pairs = self._pairs
-        kept = np.flatnonzero(self._kept)[self._factor.permutation]
-        order = np.concatenate([kept, np.flatnonzero(~self._kept)])
-        place = np.empty(pairs.n, np.int32)
-        place[order] = np.arange(pairs.n, dtype=np.int32)
-        return replace(pairs, rows=place[pairs.rows], columns=place[pairs.columns])
+    @property
+    def order(self) -> np.ndarray:
+        """All points in this graph's fill-reducing order."""
+        kept = np.flatnonzero(self._kept)
+        if len(kept):
+            kept = kept[self._factor.permutation]
+        return np.concatenate([kept, np.flatnonzero(~self._kept)])
+
+    @property
+    def order_is_dear(self) -> bool:
+        """Whether to find it took longer than a factorization."""
+        if not self.flops or not self._factor.dear_order:
+            return False
+        return self.flops < _CHEAP * self._pairs.count[self._k]
 
     def _factorize(self, ratio: float) -> float:
         return self._factor.factorize(ratio)

@@ -18,7 +18,7 @@ from mksknn._bounds import (
 )
 from mksknn._cholmod import cholmod
 from mksknn._enclosures import enclose, enclose_chunk
-from mksknn._spectra import Foretold
+from mksknn._spectra import Foretold, Triangles, local_stand_in
 from mksknn._tails import bound_tail
 
 GRAPHS = ("mutual", "symmetric")
@@ -215,3 +215,19 @@ def test_enclosures_hold_the_evidence(kind, graph, backend):
             assert whole.settled
             assert whole.lower == pytest.approx(best[at], rel=1e-9)
             assert whole.upper - whole.lower <= 1e-6
+
+
+@pytest.mark.uncompiled
+@pytest.mark.parametrize("graph", ["mutual", "symmetric"])
+def test_triangles_of_growing_graphs(graph):
+    """Walks of three steps back to where they began, for all k, whichever is asked for first."""
+    X = np.random.default_rng(4).integers(0, 4, (22, 2)).astype(float)
+    problem = problem_of(X, np.arange(22) % 2, graph=graph)
+    triangles = Triangles(problem.pairs)
+    assert triangles.known(7) is None
+    for k in (3, 9, 5, 21):
+        W = naive.weights(X, k, graph)
+        np.testing.assert_array_equal(triangles.of(k), np.diag(W @ W @ W))
+        alone, told = (local_stand_in(problem.pairs, k, one) for one in (None, triangles.known(k)))
+        np.testing.assert_array_equal(alone.nodes, told.nodes)
+        np.testing.assert_array_equal(alone.weights, told.weights)

@@ -12,7 +12,6 @@ import mksknn
 from mksknn._bounds import anchor_bounds
 from mksknn._cholmod import Factor, cholmod
 from mksknn._dense import Cholesky
-from mksknn._plan import SEARCH, Opener, make_plan
 from mksknn._race import find_best
 from mksknn._sparse import Cholmod
 from mksknn._threads import progress_bar
@@ -174,8 +173,12 @@ def test_sparse_and_dense_anchors_give_the_same_bounds(graph, anchor, ratio, sig
     X, y = two_clouds(120, 5)
     problem = problem_of(X, y, graph=graph, k_max=15, **sigmas)
     dense = anchor_bounds(problem, Cholesky(problem.pairs, anchor), ratio)
-    opener = Opener(problem.pairs, make_plan(problem.pairs, "cholmod", None), SEARCH)
-    for opened in (opener.open(anchor), opener.open(anchor)):  # and in another order
+    opened = Cholmod(problem.pairs, anchor)
+    place = np.empty(120, np.int32)
+    place[opened.order] = np.arange(120)
+    ends = {"rows": place[problem.pairs.rows], "columns": place[problem.pairs.columns]}
+    reordered = Cholmod(dataclasses.replace(problem.pairs, **ends), anchor, "natural")
+    for opened in (opened, reordered):
         sparse = anchor_bounds(problem, opened, ratio)
         np.testing.assert_allclose(sparse[:anchor], dense[:anchor], rtol=1e-10)
         assert np.isinf(sparse[anchor:]).all()

@@ -1,13 +1,16 @@
 """The plan: which backend computes which graph, decided once from sizes, fill and memory."""
 
+import pickle
+
 import numpy as np
 import pytest
 from posing import pairs_of, problem_of
 
 import mksknn
 from mksknn import _plan
-from mksknn._cholmod import cholmod
-from mksknn._plan import INTEGRAL, ONE, SEARCH, Opener, make_plan, open_graph, sparse_backend
+from mksknn._cholmod import Factor, cholmod
+from mksknn._plan import INTEGRAL, ONE, SEARCH, make_plan, open_graph, sparse_backend
+from mksknn._sparse import Cholmod
 from mksknn._threads import limit_threads
 
 REAL = pytest.mark.skipif(cholmod() is None, reason="scikit-sparse is missing")
@@ -114,13 +117,25 @@ def test_superlu_takes_over(scikit_sparse):
 
 
 @REAL
-def test_neighbours_share_an_order_down_to_a_point():
-    """Within reach no graph is analyzed for an order of its own; below, a new one is found."""
+def test_neighbours_share_the_order_of_the_rung_above(monkeypatch):
+    """Where orders are dear, one is found for the k up to 20, and one for those up to 16."""
+    pairs = pairs_of(np.random.default_rng(0).normal(size=(10_000, 3)), "symmetric", 20)
+    plan, found = make_plan(pairs, "cholmod", None), []
+    analyze = Factor._analyze
+    monkeypatch.setattr(Factor, "_analyze", lambda one, how: (found.append(how), analyze(one, how)))
+    values = {k: open_graph(pairs, k, plan, SEARCH).logdet(0.1) for k in (18, 19, 20, 17, 15)}
+    dear = [how for how in found if how != "amd"]
+    assert dear == ["metis", *["natural"] * 4, "metis", "natural"]
+    for k, value in values.items():  # and what it was pickled for does not know any order
+        copy = pickle.loads(pickle.dumps(plan))
+        assert open_graph(pairs, k, copy, SEARCH).logdet(0.1) == value
+        assert Cholmod(pairs, k).logdet(0.1) == pytest.approx(value, rel=1e-12)
+
+
+@REAL
+def test_orders_that_are_cheap_are_not_shared():
     pairs = chain(n=700, k_max=20)
-    opener = Opener(pairs, make_plan(pairs, "cholmod", None), SEARCH)
-    orders = {}
-    for k in range(20, 3, -1):
-        shared = opener._shared
-        opener.open(k)
-        orders[k] = opener._shared is shared and shared is not None
-    assert not orders[20] and orders[19] and orders[14] and not orders[13] and orders[12]
+    plan = make_plan(pairs, "cholmod", None)
+    opened = open_graph(pairs, 18, plan, SEARCH)
+    assert not opened.order_is_dear
+    assert opened.logdet(0.1) == Cholmod(pairs, 18).logdet(0.1)
