@@ -16,6 +16,7 @@ import numpy as np
 
 from ._distances import Space
 from ._metrics import Metric, check_metric, points_and_name
+from ._names import MetricName
 from ._order import pack_keys, select_rows, unpack_keys
 from ._products import Products, Target, scan
 from ._threads import one_thread_each, run_blocks, thread_count
@@ -42,7 +43,7 @@ class Neighbors:
 
     indices: np.ndarray
     distances: np.ndarray
-    metric: str | Metric | None = None
+    metric: MetricName | Metric | None = None
 
     def __repr__(self) -> str:
         n, k_max = self.indices.shape
@@ -51,7 +52,7 @@ class Neighbors:
 
 
 def neighbors(
-    X: ArrayLike, k_max: int | None = None, *, metric: str | Metric = "euclidean"
+    X: ArrayLike, k_max: int | None = None, *, metric: MetricName | Metric = "euclidean"
 ) -> Neighbors:
     """Rank the k_max nearest neighbours of every point by (distance, index).
 
@@ -135,7 +136,7 @@ def as_neighbors(indices: ArrayLike, distances: ArrayLike | None = None) -> Neig
     return Neighbors(*check_lists(indices, distances))
 
 
-def nearest_of(X: ArrayLike | Neighbors, k: object, metric: str | Metric) -> Neighbors:
+def nearest_of(X: ArrayLike | Neighbors, k: object, metric: MetricName | Metric) -> Neighbors:
     """The k nearest neighbours of each point: ranked now, or the first of those that are given."""
     if not isinstance(X, Neighbors):
         points, name = points_and_name(X, check_metric(metric))
@@ -153,7 +154,7 @@ def nearest_of(X: ArrayLike | Neighbors, k: object, metric: str | Metric) -> Nei
     return Neighbors(np.ascontiguousarray(X.indices[:, :k]), X.distances[:, :k], X.metric)
 
 
-def rank(points: np.ndarray, k_max: int, metric: str, route: str | None = None) -> Neighbors:
+def rank(points: np.ndarray, k_max: int, metric: MetricName, route: str | None = None) -> Neighbors:
     """Rank validated points; `route` ("sort", "scan" or "tree") is for tests and benchmarks."""
     n = len(points)
     check_memory(

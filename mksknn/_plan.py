@@ -18,8 +18,6 @@ from ._lapack import TILED
 from ._sparse import Cholmod, SuperLU
 from ._validation import check_memory
 
-BACKENDS = ("auto", "lapack", "cholmod", "superlu")
-
 _DENSE_SIZE = 600  # so small, LAPACK wins however few the edges (benchmarks/curve.py backends)
 _DENSE_SHARE = 0.05  # edges over n^2: so many, it wins without asking for the fill
 # A multiplication of CHOLMOD (one thread) takes as long as so many of LAPACK's (by tiles, two

@@ -15,20 +15,22 @@ import numpy as np
 
 from ._graphs import Pairs, pairs_by_rank
 from ._metrics import Metric, check_metric, points_and_name
-from ._neighbors import Neighbors, rank
-from ._plan import BACKENDS, ONE, SEARCH, Plan, make_plan
-from ._targets import Targets, encode
-from ._validation import (
+from ._names import (
+    BACKENDS,
+    EVIDENCE_GRAPHS,
     GRAPHS,
-    check_k,
-    check_ks,
-    check_ratio_bounds,
-    check_sigmas,
-    free_memory,
-    one_of,
+    Backend,
+    ChosenGraph,
+    Formulation,
+    Graph,
+    MetricName,
+    Task,
 )
+from ._neighbors import Neighbors, rank
+from ._plan import ONE, SEARCH, Plan, make_plan
+from ._targets import Targets, encode
+from ._validation import check_k, check_ks, check_ratio_bounds, check_sigmas, free_memory, one_of
 
-EVIDENCE_GRAPHS = ("mutual", "symmetric")
 RATIO_BOUNDS = (1e-6, 1e6)
 _RATIOS = (1e-100, 1e100)  # products of a pivot and of squares of these still fit in a float
 LOG_2PI = math.log(2.0 * math.pi)
@@ -99,7 +101,7 @@ class Profile:
 class Ranking:
     """Points and their metric, ranked once to each depth that is needed; or lists as given."""
 
-    def __init__(self, X: object, metric: str | Metric) -> None:
+    def __init__(self, X: object, metric: MetricName | Metric) -> None:
         self._deepest: Neighbors | None = None
         if isinstance(X, Neighbors):
             self._deepest, self.metric = X, X.metric
@@ -170,7 +172,7 @@ class Question:
     """The arguments of a call, checked."""
 
     rankings: list[Ranking]  # one for each metric
-    graphs: tuple[str, ...]
+    graphs: tuple[Graph, ...]
     targets: Targets
     ks: np.ndarray
     ratio_bounds: tuple[float, float]
@@ -184,11 +186,11 @@ class Question:
         """Whether larger k exist than the largest asked for."""
         return int(self.ks[-1]) < self.targets.n - 1
 
-    def candidates(self) -> Iterator[tuple[Ranking, str]]:
+    def candidates(self) -> Iterator[tuple[Ranking, Graph]]:
         """The (ranking, graph) to choose from."""
         return ((ranking, graph) for ranking in self.rankings for graph in self.graphs)
 
-    def problem(self, ranking: Ranking, graph: str, depth: int | None = None) -> Problem:
+    def problem(self, ranking: Ranking, graph: Graph, depth: int | None = None) -> Problem:
         """One candidate, ranked to the largest k or to a lesser depth."""
         depth = int(self.ks[-1]) if depth is None else depth
         pairs = pairs_by_rank(ranking.to(depth), graph)
@@ -211,8 +213,8 @@ def pose(
     *,
     graph: object,
     metric: object,
-    formulation: str = "auto",
-    task: str = "auto",
+    formulation: Formulation = "auto",
+    task: Task = "auto",
     center: bool = True,
     ks: object = None,
     k_max: object = None,
@@ -220,7 +222,7 @@ def pose(
     sigma0: object = None,
     sigma2: object = None,
     ratio_bounds: object = RATIO_BOUNDS,
-    backend: str = "auto",
+    backend: Backend = "auto",
     evidence: bool = True,
     one: bool = True,
 ) -> Question:
@@ -260,19 +262,18 @@ def pose(
     )
 
 
-def _check_graphs(graph: object, evidence: bool, one: bool) -> tuple[str, ...]:
-    if not one and isinstance(graph, str) and graph == "auto":
-        return EVIDENCE_GRAPHS
+def _check_graphs(graph: object, evidence: bool, one: bool) -> tuple[Graph, ...]:
     if evidence and isinstance(graph, str) and graph == "knn":
         raise ValueError(
             "graph must be 'mutual' or 'symmetric' for an evidence; got 'knn', which is directed "
             "and has none: loo_curve and select_k(criterion='loo') work on it"
         )
-    allowed = EVIDENCE_GRAPHS if evidence else GRAPHS
-    return (one_of(graph, allowed if one else (*allowed, "auto"), "graph"),)
+    allowed: tuple[ChosenGraph, ...] = EVIDENCE_GRAPHS if evidence else GRAPHS
+    chosen = one_of(graph, allowed if one else (*allowed, "auto"), "graph")
+    return EVIDENCE_GRAPHS if chosen == "auto" else (chosen,)
 
 
-def _check_metrics(metric: object, one: bool) -> list[str | Metric]:
+def _check_metrics(metric: object, one: bool) -> list[MetricName | Metric]:
     if one or not isinstance(metric, list | tuple):
         return [check_metric(metric)]
     metrics = list(dict.fromkeys(check_metric(name) for name in metric))
@@ -284,7 +285,7 @@ def _check_metrics(metric: object, one: bool) -> list[str | Metric]:
     return metrics
 
 
-def _check_metric_of(X: Neighbors, metrics: list[str | Metric]) -> None:
+def _check_metric_of(X: Neighbors, metrics: list[MetricName | Metric]) -> None:
     """Neighbours have been ranked by a metric already; another one cannot be asked for."""
     if metrics != ["euclidean"] and metrics != [X.metric]:
         raise ValueError(

@@ -22,6 +22,7 @@ import numpy as np
 
 from ._distances import Space
 from ._jit import kernel
+from ._names import GRAPHS, Graph, MetricName
 from ._neighbors import (
     PRUNE_DIMENSIONS,
     SCAN_ROWS,
@@ -34,7 +35,6 @@ from ._order import pack_keys, replace_top, select_rows, sort_heap, unpack_keys
 from ._products import FEW, Products, Target, scan
 from ._threads import run_blocks
 from ._tree import Tree, build_tree, tree_with_radii, walk_tree, walk_tree_within
-from ._validation import GRAPHS
 
 
 class Links(NamedTuple):
@@ -78,8 +78,8 @@ class Index:
         self,
         points: np.ndarray,
         ks: np.ndarray,
-        graph: str,
-        metric: str,
+        graph: Graph,
+        metric: MetricName,
         radii: np.ndarray | None = None,
         route: str | None = None,
     ) -> None:

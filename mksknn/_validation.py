@@ -14,21 +14,20 @@ import reprlib
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import scipy.sparse
 
-METRICS = ("euclidean", "manhattan", "chebyshev", "cosine", "precomputed")
-GRAPHS = ("knn", "mutual", "symmetric")
-FORMULATIONS = ("auto", "binary", "I", "II")
-TASKS = ("auto", "classification", "regression")
+from ._names import TASKS, Task
+
+_Name = TypeVar("_Name", bound=str)
 
 
-def one_of(value: object, allowed: Sequence[str], name: str) -> str:
+def one_of(value: object, allowed: Sequence[_Name], name: str) -> _Name:
     """Return `value` if it is one of the `allowed` names."""
     if isinstance(value, str) and value in allowed:
-        return value
+        return allowed[allowed.index(value)]  # the plain str of one that is a subclass
     choices = ", ".join(repr(choice) for choice in allowed)
     kind = ValueError if isinstance(value, str) else TypeError
     raise kind(f"{name} must be one of {choices}; got {_show(value)}")
@@ -371,7 +370,7 @@ def check_executor(executor: Any) -> Any:
     return executor
 
 
-def check_task(y: object, n: int, task: str = "auto") -> tuple[str, np.ndarray]:
+def check_task(y: object, n: int, task: Task = "auto") -> tuple[Task, np.ndarray]:
     """Return ("regression", float targets) or ("classification", label array), n of them.
 
     Float targets mean regression; integers, booleans, strings and objects mean classes.
