@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 _K_LABEL = "k, number of neighbours"
 _UNBOUNDED = "no maximum: ratio at a bound"
 _NO_GRAPH = "no better than no graph"
+_LEGEND: dict[str, Any] = {"framealpha": 0.8, "edgecolor": "none"}  # legible across curves too
 _MARKED = 60  # up to so many k, each one gets a dot or a bar of its own
 _COLOURS = (  # of classes; they differ in lightness too (Okabe and Ito)
     "#0072b2",
@@ -137,7 +138,7 @@ def plot_curve(
     _fit(ax)
     ax.spines[["top", "right"]].set_visible(False)
     # the marks of a selection stand on the lower edge: the legend stays clear of them
-    ax.legend(frameon=False, borderaxespad=0.5 if selection is None else 1.3)
+    ax.legend(**_LEGEND, borderaxespad=0.5 if selection is None else 1.3)
     return ax
 
 
@@ -522,7 +523,7 @@ def _draw_regions(
             label=name,
             zorder=3,
         )
-    ax.legend(loc="best", framealpha=0.9)
+    ax.legend(**_LEGEND)
 
 
 def _draw_surface(
@@ -598,7 +599,7 @@ def plot_relevance(metric: Metric, ax: Axes | None = None) -> Axes:
     ax.set_ylim(len(relevance) - 0.5, -0.5)
     ax.set_xlim(left=0.0)
     ax.set_xlabel("relevance")
-    ax.set_title(metric.name, fontsize="medium")
+    ax.set_title(f"learned distance: {metric.name}", fontsize="medium")
     ax.spines[["top", "right"]].set_visible(False)
     return ax
 
