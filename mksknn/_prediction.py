@@ -281,9 +281,10 @@ def prepare(
 def _check_agreement(model: object, given: Mapping[str, object], center: bool) -> None:
     """Refuse arguments that say something else than the model."""
     if not isinstance(model, Selection | Posterior):
+        hint = f": pass k={model}" if isinstance(model, int) else ""
         raise TypeError(
             "model must be a Selection from select_k, a Posterior from posterior, or None; got "
-            f"{model!r}"
+            f"{model!r}{hint}"
         )
     if isinstance(model, Posterior):
         for name in ("k", "sigma0", "sigma2"):
