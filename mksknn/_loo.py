@@ -212,8 +212,7 @@ class Scored:
 
     def profile(self, k: int) -> Profile:
         """The evidence of graph k."""
-        t = self.targets
-        return Profile(t.n, t.m, t.norm, t.constant, float(self.roughness[k]))
+        return Profile.of(self.targets, self.roughness[k])
 
 
 def score(question: Question, ranking: Ranking, graph: Graph, *, log_score: bool = True) -> Scored:

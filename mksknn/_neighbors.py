@@ -16,7 +16,6 @@ import numpy as np
 
 from ._distances import Space
 from ._metrics import Metric, check_metric, points_and_name
-from ._names import MetricName
 from ._order import pack_keys, select_rows, unpack_keys
 from ._products import Products, Target, scan
 from ._threads import one_thread_each, run_blocks, thread_count
@@ -24,7 +23,11 @@ from ._tree import build_tree, rank_tree
 from ._validation import check_k, check_k_max, check_lists, check_memory
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import ArrayLike
+
+    from ._names import MetricName
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,17 +144,35 @@ def nearest_of(X: ArrayLike | Neighbors, k: object, metric: MetricName | Metric)
     if not isinstance(X, Neighbors):
         points, name = points_and_name(X, check_metric(metric))
         return rank(points, check_k(k, len(points)), name)
-    if metric not in ("euclidean", X.metric):
+    check_ranked_by(X, [metric])
+    n, k_max = X.indices.shape
+    check_width(check_k(k, n), k_max, "k")
+    return first_columns(X, check_k(k, n))
+
+
+def check_ranked_by(X: Neighbors, metrics: Sequence[object]) -> None:
+    """Neighbours have been ranked by a metric already; another one cannot be asked for."""
+    if list(metrics) not in (["euclidean"], [X.metric]):
         raise ValueError(
             f"metric must be left out where X is a Neighbors, ranked by {X.metric!r}; "
-            f"got {metric!r}"
+            f"got {metrics if len(metrics) > 1 else metrics[0]!r}"
         )
-    n, k_max = X.indices.shape
-    if check_k(k, n) > k_max:
+
+
+def check_width(k: int, most: int, name: str) -> None:
+    """Lists of neighbours know no larger k than their length."""
+    if k > most:
         raise ValueError(
-            f"k must be at most {k_max}, the neighbours of each point that X holds; got {k}"
+            f"{name} must be at most {most}, the neighbours of each point that X holds; got {k}"
         )
-    return Neighbors(np.ascontiguousarray(X.indices[:, :k]), X.distances[:, :k], X.metric)
+
+
+def first_columns(ranked: Neighbors, k: int) -> Neighbors:
+    """The k nearest out of longer lists."""
+    if ranked.indices.shape[1] == k:
+        return ranked
+    nearest = np.ascontiguousarray(ranked.indices[:, :k])
+    return Neighbors(nearest, np.ascontiguousarray(ranked.distances[:, :k]), ranked.metric)
 
 
 def rank(points: np.ndarray, k_max: int, metric: MetricName, route: str | None = None) -> Neighbors:
@@ -239,13 +260,18 @@ def _sort_rows(space: Space, indices: np.ndarray, distances: np.ndarray) -> None
 # Top k_max by a scan over all pairs
 
 SCAN_ROWS = 128
-PRUNE_DIMENSIONS = 4  # below, the distances cost no more than the products that would prune them
+_PRUNE_DIMENSIONS = 4  # below, the distances cost no more than the products that would prune them
+
+
+def prunes(space: Space) -> bool:
+    """Whether matrix products rule pairs out in a scan."""
+    return space.metric in ("euclidean", "cosine") and space.points.shape[1] >= _PRUNE_DIMENSIONS
 
 
 def _scan(space: Space, indices: np.ndarray, distances: np.ndarray) -> None:
     """Top k of every point among all others."""
     points = space.points
-    if space.metric in ("euclidean", "cosine") and points.shape[1] >= PRUNE_DIMENSIONS:
+    if prunes(space):
         products = Products(space, indices.shape[1])
         target = Target(points, space.lengths, np.empty(0), space.code)
 

@@ -26,7 +26,7 @@ from ._names import (
     MetricName,
     Task,
 )
-from ._neighbors import Neighbors, rank
+from ._neighbors import Neighbors, check_ranked_by, check_width, first_columns, rank
 from ._plan import ONE, SEARCH, Plan, make_plan
 from ._targets import Targets, encode
 from ._validation import check_k, check_ks, check_ratio_bounds, check_sigmas, free_memory, one_of
@@ -63,6 +63,11 @@ class Profile:
     norm: float  # s
     constant: float
     roughness: float  # q
+
+    @classmethod
+    def of(cls, targets: Targets, roughness: float) -> Profile:
+        """The evidence of these targets, of this roughness on the graph."""
+        return cls(targets.n, targets.m, targets.norm, targets.constant, float(roughness))
 
     def value(self, ratio: float, logdet: float) -> float:
         """Log evidence at the best sigma0 for this ratio."""
@@ -119,10 +124,7 @@ class Ranking:
         if known is None or known.indices.shape[1] < depth:
             assert self.points is not None
             known = self._deepest = rank(self.points, depth, self.name)
-        if known.indices.shape[1] == depth:
-            return known
-        nearest = np.ascontiguousarray(known.indices[:, :depth])
-        return Neighbors(nearest, np.ascontiguousarray(known.distances[:, :depth]), known.metric)
+        return first_columns(known, depth)
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,8 +153,7 @@ class Problem:
 
     def profile(self, k: int) -> Profile:
         """The evidence of graph k."""
-        t = self.targets
-        return Profile(t.n, t.m, t.norm, t.constant, float(self.roughness[k]))
+        return Profile.of(self.targets, self.roughness[k])
 
     def deepened(self, depth: int) -> Problem:
         """The same problem with more of the graphs at hand."""
@@ -235,19 +236,14 @@ def pose(
     metrics = _check_metrics(metric, one)
     one_of(backend, BACKENDS, "backend")
     if isinstance(X, Neighbors):
-        _check_metric_of(X, metrics)
+        check_ranked_by(X, metrics)
     rankings = [Ranking(X, name) for name in metrics]
     n, most = rankings[0].n, rankings[0].most
     if k is None:
         asked = check_ks(ks, k_max if ks is not None or k_max is not None else most, n)
     else:
         asked = np.array([check_k(k, n)])
-    if asked[-1] > most:
-        name = "k" if k is not None else "ks" if ks is not None else "k_max"
-        raise ValueError(
-            f"{name} must be at most {most}, the neighbours of each point that X holds; "
-            f"got {asked[-1]}"
-        )
+    check_width(int(asked[-1]), most, "k" if k is not None else "ks" if ks is not None else "k_max")
     targets = encode(y, n, task, formulation, center)
     sigmas, bounds = check_sigmas(sigma0, sigma2), check_ratio_bounds(ratio_bounds)
     if evidence:
@@ -283,15 +279,6 @@ def _check_metrics(metric: object, one: bool) -> list[MetricName | Metric]:
             f"(not 'precomputed'); got {metric!r}"
         )
     return metrics
-
-
-def _check_metric_of(X: Neighbors, metrics: list[MetricName | Metric]) -> None:
-    """Neighbours have been ranked by a metric already; another one cannot be asked for."""
-    if metrics != ["euclidean"] and metrics != [X.metric]:
-        raise ValueError(
-            f"metric must be left out where X is a Neighbors, ranked by {X.metric!r}; "
-            f"got {metrics if len(metrics) > 1 else metrics[0]!r}"
-        )
 
 
 _SIGMAS = (1e-290, 1e290)  # so that sums over outputs and points divided by one fit in a float
