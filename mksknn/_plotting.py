@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _K_LABEL = "k, number of neighbours"
 _UNBOUNDED = "no maximum: ratio at a bound"
 _NO_GRAPH = "no better than no graph"
-_LEGEND: dict[str, Any] = {"framealpha": 0.8, "edgecolor": "none"}  # legible across curves too
+_LEGEND: dict[str, Any] = {"framealpha": 0.6, "edgecolor": "none"}  # both curves and text are seen
 _MARKED = 60  # up to so many k, each one gets a dot or a bar of its own
 _COLOURS = (  # of classes; they differ in lightness too (Okabe and Ito)
     "#0072b2",
