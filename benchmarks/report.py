@@ -86,8 +86,11 @@ WORDS = (  # what the scripts' rows say -> what a reader understands
     (r"^learn_metric, n=([\d,]*\d) d=(\d+)", r"`learn_metric`: \1 points, \2 columns"),
     (r"^full ranking, n=([\d,]+) d=(\d+)", r"`neighbors`: a full ranking, \1 points, \2D"),
     (r"^top (\d+), n=([\d,]+) d=(\d+)", r"`neighbors`: the nearest \1, \2 points, \3D"),
-    (r"^one row(, \w+)?, ([\d,]+) x (\d+), k=\d+", r"`prepare`d\1: one row, \2 points, \3D"),
-    (r"^prepared(, \w+)?, ([\d,]+) x ([\d,]+), d=(\d+), k=\d+", r"`prepare`d\1: \3 by \2, \4D"),
+    (r"^one row(, \w+)?, ([\d,]+) x (\d+), k=\d+", r"after `prepare`\1: one row, \2 points, \3D"),
+    (
+        r"^prepared(, \w+)?, ([\d,]+) x ([\d,]+), d=(\d+), k=\d+",
+        r"after `prepare`\1: \3 by \2, \4D",
+    ),
     (r"^predict(, \w+)?, ([\d,]+) x ([\d,]+), d=(\d+), k=\d+", r"`predict`\1: \3 by \2, \4D"),
     (r"^GridSearchCV over 1\.\.(\d+)", r"`GridSearchCV` over k = 1..\1"),
     (r"^NumPy slogdet and L-BFGS for each k", "NumPy: `slogdet` and L-BFGS for each k"),
@@ -100,6 +103,16 @@ WORDS = (  # what the scripts' rows say -> what a reader understands
     (r"^PyNNDescent", "PyNNDescent, approximate"),
     (r" \(scaled\)$", " *"),
 )
+
+
+# The tables begin with what people come for.
+ORDER = "select_k evidence_curve posterior loo_curve neighbors prepare predict learn_metric".split()
+
+
+def place(task: str) -> int:
+    """Where in a table a task belongs, by the function that it names."""
+    named = [at for at, name in enumerate(ORDER) if f"`{name}`" in task]
+    return named[0] if named else len(ORDER)
 
 
 def in_words(text: str) -> str:
@@ -124,7 +137,8 @@ def compare(row: dict) -> tuple[str, str, float]:
 def times_as_fast(ratio: float) -> str:
     """A ratio in words; where we are slower, it says so."""
     if ratio >= 1.05:
-        return f"{ratio:,.0f} times as fast" if ratio >= 10 else f"{ratio:.2g} times as fast"
+        digits = float(f"{ratio:.2g}")  # two: the next ones change from run to run
+        return f"{digits:,.0f} times as fast" if ratio >= 10 else f"{ratio:.2g} times as fast"
     if ratio > 0.95:
         return "as fast"
     return f"slower: {1.0 / ratio:.2g} times as long"
@@ -155,7 +169,8 @@ def speed(worst: bool) -> str:
             line = [task, in_words(peer), *seconds, times_as_fast(ratio)]
             chosen[key] = ratio, line
     header = ["task", "compared with", "mksknn", "the other", "mksknn is"]
-    return markdown(header, [line for _, line in chosen.values()], right=3) if chosen else ""
+    lines = sorted((line for _, line in chosen.values()), key=lambda line: place(line[0]))
+    return markdown(header, lines, right=3) if lines else ""
 
 
 def first_use() -> str:
@@ -393,7 +408,8 @@ def memory() -> str:
     body = []
     for row in (row for those in all_rows().values() for row in those):
         if "MB" in row:
-            body.append([row["what"].split(" / ")[0], f"{row['MB']:,.0f} MB"])
+            what = row["what"].split(" / ")[0].removesuffix(", in n^2 doubles")
+            body.append([what.removeprefix("peak memory of "), f"{row['MB']:,.0f} MB"])
     return markdown(["", "peak"], body, right=1) if body else ""
 
 

@@ -67,12 +67,15 @@ def main():
             f"{errors[2]:14.1%}" + ("   ratio at a bound" if best.at_bound else "")
         )
         curve = mksknn.evidence_curve(X, y, k_max=min(n - 1, 120))
-        mksknn.plot_curve(curve, axes[0], label=f"{share:.0%} wrong", relative=True)
+        mksknn.plot_curve(curve, axes[0], label=f"{share:.0%} wrong: k = {best.k}", relative=True)
         if share == 0.2:
             show = X, y, best, flipped
 
     axes[0].set_ylim(-90.0, 5.0)  # clean labels rule out large k by hundreds of nats
-    axes[0].legend(frameon=False, ncols=2, loc="lower center", fontsize=8)
+    lines = [line for line in axes[0].lines if "wrong" in str(line.get_label())]
+    axes[0].legend(
+        handles=lines, frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=2
+    )
     axes[0].set_title("the more wrong labels, the larger the best k")
     X, y, best, flipped = show
     own = own_probability(X, y)

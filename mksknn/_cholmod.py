@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from typing import Any
 
 import numpy as np
 from scipy.sparse import csc_matrix
@@ -14,7 +15,7 @@ from ._validation import check_memory
 
 
 @functools.cache
-def cholmod():
+def cholmod() -> Any:
     """scikit-sparse's CHOLMOD module, None where it is not installed."""
     try:
         import sksparse.cholmod

@@ -13,6 +13,7 @@ import numpy as np
 
 from ._enclosures import Enclosure, enclose_chunk
 from ._metrics import Metric
+from ._names import Backend, Encoding, EvidenceGraph, Formulation, Graph, MetricName, Task
 from ._plan import ONE, open_graph
 from ._problem import RATIO_BOUNDS, Problem, pose
 from ._threads import Executor, map_chunks, progress_bar
@@ -49,8 +50,8 @@ class EvidenceCurve:
     sigma0: np.ndarray
     sigma2: np.ndarray
     at_bound: np.ndarray
-    graph: str
-    formulation: str
+    graph: Graph
+    formulation: Encoding
 
     @property
     def best_k(self) -> int:
@@ -71,19 +72,19 @@ def evidence_curve(
     X: ArrayLike | Neighbors,
     y: ArrayLike,
     *,
-    graph: str = "symmetric",
-    formulation: str = "auto",
-    task: str = "auto",
+    graph: EvidenceGraph = "symmetric",
+    formulation: Formulation = "auto",
+    task: Task = "auto",
     center: bool = True,
     ks: Iterable[int] | None = None,
     k_max: int | None = None,
     sigma0: float | None = None,
     sigma2: float | None = None,
     ratio_bounds: tuple[float, float] = RATIO_BOUNDS,
-    metric: str | Metric = "euclidean",
+    metric: MetricName | Metric = "euclidean",
     executor: Executor | None = None,
     progress: bool = False,
-    backend: str = "auto",
+    backend: Backend = "auto",
 ) -> EvidenceCurve:
     """Compute the log evidence of every k, each at its best sigma0 and sigma2.
 
@@ -206,13 +207,13 @@ def log_evidence(
     *,
     sigma0: float,
     sigma2: float,
-    graph: str = "symmetric",
-    formulation: str = "auto",
-    task: str = "auto",
+    graph: EvidenceGraph = "symmetric",
+    formulation: Formulation = "auto",
+    task: Task = "auto",
     center: bool = True,
     return_gradient: bool = False,
-    metric: str | Metric = "euclidean",
-    backend: str = "auto",
+    metric: MetricName | Metric = "euclidean",
+    backend: Backend = "auto",
 ) -> float | tuple[float, np.ndarray]:
     """Compute the log evidence of one k at given sigma0 and sigma2.
 

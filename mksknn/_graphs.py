@@ -17,10 +17,11 @@ from scipy.sparse import csc_array, csr_array
 
 from ._jit import kernel
 from ._metrics import Metric
+from ._names import GRAPHS, Graph, MetricName
 from ._neighbors import Neighbors, nearest_of
 from ._order import copy_into
 from ._threads import run_blocks
-from ._validation import GRAPHS, check_memory, one_of
+from ._validation import check_memory, one_of
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 class Pairs:
     """Pairs of unit weight; graph k consists of the first ``count[k]`` of them."""
 
-    graph: str
+    graph: Graph
     n: int
     rows: np.ndarray  # int32
     columns: np.ndarray  # int32
@@ -46,8 +47,8 @@ def knn_graph(
     X: ArrayLike | Neighbors,
     k: int,
     *,
-    graph: str = "mutual",
-    metric: str | Metric = "euclidean",
+    graph: Graph = "mutual",
+    metric: MetricName | Metric = "euclidean",
 ) -> csr_array:
     """Build the weights of the k-NN, mutual k-NN or symmetric k-NN graph.
 
@@ -171,7 +172,7 @@ def _fill_rows(indices, starts, admirers, need, pointers):
     return data, columns
 
 
-def pairs_by_rank(ranked: Neighbors, graph: str) -> Pairs:
+def pairs_by_rank(ranked: Neighbors, graph: Graph) -> Pairs:
     """The pairs of the mutual or symmetric graph in the order in which k brings them in."""
     n, k_max = ranked.indices.shape
     if graph == "symmetric":

@@ -36,19 +36,17 @@ from ._distances import Space
 from ._graphs import Pairs, pairs_by_rank
 from ._jit import kernel
 from ._metrics import Metric, column_names
+from ._names import EVIDENCE_GRAPHS, FAMILIES, GRAPHS, WEIGHTS, Family, Graph, Task, Weights
 from ._neighbors import Neighbors
 from ._order import select_rows
 from ._posterior import posterior
-from ._problem import EVIDENCE_GRAPHS, RATIO_BOUNDS, Profile
+from ._problem import RATIO_BOUNDS, Profile
 from ._targets import Targets, encode
 from ._threads import Progress, one_thread_each, progress_bar, run_blocks
-from ._validation import GRAPHS, check_flag, check_k_max, check_points, one_of
+from ._validation import check_flag, check_k_max, check_points, one_of
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
-
-FAMILIES = ("scale", "whiten", "within", "relevance")
-CRITERIA = ("evidence", "loo_log")
 
 # Points that are learned from, at most: the search costs the square of their number, and the
 # factorizations its cube. With 20 columns, 1,000 points took 12.4 seconds of one core and 600 of
@@ -81,10 +79,10 @@ def learn_metric(
     X: ArrayLike,
     y: ArrayLike,
     *,
-    families: Sequence[str] = FAMILIES,
-    criterion: str = "evidence",
-    graph: str = "symmetric",
-    task: str = "auto",
+    families: Sequence[Family] = FAMILIES,
+    criterion: Weights = "evidence",
+    graph: Graph = "symmetric",
+    task: Task = "auto",
     k_max: int | None = None,
     progress: bool = False,
 ) -> Metric:
@@ -153,7 +151,7 @@ def learn_metric(
     >>> mksknn.select_k(X, y, metric=metric).k
     6
     """
-    one_of(criterion, CRITERIA, "criterion")
+    one_of(criterion, WEIGHTS, "criterion")
     one_of(graph, EVIDENCE_GRAPHS if criterion == "evidence" else GRAPHS, "graph")
     asked = _check_families(families)
     progress = check_flag(progress, "progress")
@@ -220,7 +218,7 @@ def _sample(targets: Targets) -> np.ndarray:
 def _subset(targets: Targets, chosen: np.ndarray) -> Targets:
     """The targets of some points, encoded again: their mean and their classes may differ."""
     y = targets.values if targets.regression else targets.codes
-    task = "regression" if targets.regression else "classification"
+    task: Task = "regression" if targets.regression else "classification"
     return encode(y[chosen], len(chosen), task, "auto", True)
 
 
@@ -249,10 +247,10 @@ def _spread(points: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 class _Data:
     """Standardised points and their targets, with what judges maps of them."""
 
-    def __init__(self, points: np.ndarray, targets: Targets, graph: str, largest: int) -> None:
+    def __init__(self, points: np.ndarray, targets: Targets, graph: Graph, largest: int) -> None:
         self.points, self.targets = points, targets
         self.graph, self.largest = graph, largest
-        searched = "mutual" if graph == "mutual" else "symmetric"
+        searched: Graph = "mutual" if graph == "mutual" else "symmetric"
         self.judge = _Judge(targets, searched, min(largest, len(points) - 1))
 
     def value(self, one: np.ndarray) -> float:
@@ -490,7 +488,7 @@ class _State:
 class _Judge:
     """The evidence of graphs given by squared distances, on a grid of k and ratios."""
 
-    def __init__(self, targets: Targets, graph: str, k_max: int) -> None:
+    def __init__(self, targets: Targets, graph: Graph, k_max: int) -> None:
         self.targets, self.graph = targets, graph
         self.ks, self.k_max = _KS[_KS <= k_max], k_max
         self.n = targets.n

@@ -19,21 +19,22 @@ from __future__ import annotations
 import functools
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ._graphs import Pairs, pairs_by_rank
 from ._jit import kernel
 from ._metrics import Metric
+from ._names import Graph, MetricName, Task
 from ._neighbors import Neighbors
-from ._problem import Profile, Question, Ranking, pose
+from ._problem import RATIO_BOUNDS, Profile, Question, Ranking, pose
 from ._targets import Targets
 from ._threads import run_blocks
 from ._validation import check_memory
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from numpy.typing import ArrayLike
 
@@ -64,7 +65,7 @@ class LooCurve:
     error: np.ndarray
     log_score: np.ndarray
     ratio: np.ndarray
-    graph: str
+    graph: Graph
 
     @property
     def best_k(self) -> int:
@@ -90,13 +91,13 @@ def loo_curve(
     X: ArrayLike | Neighbors,
     y: ArrayLike,
     *,
-    graph: str = "knn",
+    graph: Graph = "knn",
     ks: Iterable[int] | None = None,
     k_max: int | None = None,
-    task: str = "auto",
+    task: Task = "auto",
     center: bool = True,
-    ratio_bounds: tuple[float, float] = (1e-6, 1e6),
-    metric: str | Metric = "euclidean",
+    ratio_bounds: tuple[float, float] = RATIO_BOUNDS,
+    metric: MetricName | Metric = "euclidean",
 ) -> LooCurve:
     """Compute the leave-one-out error and log score of every k.
 
@@ -192,7 +193,7 @@ def loo_curve(
 class Scored:
     """Leave-one-out scores of the k of a question, and what they come from."""
 
-    graph: str
+    graph: Graph
     error: np.ndarray
     log_score: np.ndarray  # empty, as the ratio, if not asked for
     ratio: np.ndarray
@@ -211,11 +212,10 @@ class Scored:
 
     def profile(self, k: int) -> Profile:
         """The evidence of graph k."""
-        t = self.targets
-        return Profile(t.n, t.m, t.norm, t.constant, float(self.roughness[k]))
+        return Profile.of(self.targets, self.roughness[k])
 
 
-def score(question: Question, ranking: Ranking, graph: str, *, log_score: bool = True) -> Scored:
+def score(question: Question, ranking: Ranking, graph: Graph, *, log_score: bool = True) -> Scored:
     """Score every k of a question by one candidate."""
     targets, ks = question.targets, question.ks
     if log_score:
@@ -229,15 +229,14 @@ def score(question: Question, ranking: Ranking, graph: str, *, log_score: bool =
 def loo_scores(
     ranked: Neighbors,
     targets: Targets,
-    graph: str,
+    graph: Graph,
     ratio_bounds: tuple[float, float],
     *,
     log_score: bool = True,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Errors and, unless told not to, log scores and ratios for k = 1..k_max of a ranking."""
-    pairs = pairs_by_rank(ranked, graph) if graph == "mutual" else None
     make = _ValueSweep if targets.regression else _ClassSweep
-    sweep = make(ranked, targets, graph, pairs)
+    sweep = make(ranked, targets, graph)
     k_max = ranked.indices.shape[1]
     score, ratio = np.empty((2, k_max if log_score else 0))
     bins = sweep.bins if log_score else 0
@@ -249,7 +248,7 @@ def loo_scores(
         if not log_score:
             continue
 
-        def work(start: int, stop: int, first=first, search=search) -> None:
+        def work(start: int, stop: int, first: int = first, search: Callable = search) -> None:
             into = slice(first + start, first + stop)
             search(start, stop, *ratio_bounds, score[into], ratio[into])
 
@@ -260,9 +259,7 @@ def loo_scores(
 
 def _check_scorable(targets: Targets) -> None:
     """Refuse values whose log score is unbounded whatever the ratio."""
-    if not targets.regression:
-        return
-    if not targets.values.any():
+    if targets.regression and not targets.values.any():
         raise ValueError(
             "y must not be constant: the leave-one-out log score of "
             f"{len(targets.values)} equal values is unbounded"
@@ -276,11 +273,11 @@ def _check_scorable(targets: Targets) -> None:
 class _Sweep:
     """Arrivals for a range of k; subclasses hold what the arrivals change."""
 
-    def __init__(self, ranked: Neighbors, targets: Targets, graph: str, pairs: Pairs | None):
+    def __init__(self, ranked: Neighbors, targets: Targets, graph: Graph) -> None:
         self.ranked = ranked
         self.targets = targets
         self.graph = graph
-        self.pairs = pairs
+        self.pairs = pairs_by_rank(ranked, graph) if graph == "mutual" else None
         n, k_max = ranked.indices.shape
         self.error = np.empty(k_max)
         self.weight = np.zeros(n, np.int64)
@@ -318,8 +315,8 @@ def _mutual_distances(rows, columns, starts, found, away):
 class _ClassSweep(_Sweep):
     """Votes per class; for the log score, those of each point's own class."""
 
-    def __init__(self, ranked: Neighbors, targets: Targets, graph: str, pairs: Pairs | None):
-        super().__init__(ranked, targets, graph, pairs)
+    def __init__(self, ranked: Neighbors, targets: Targets, graph: Graph) -> None:
+        super().__init__(ranked, targets, graph)
         shape = n, J = len(self.weight), targets.n_classes
         check_memory(16.0 * n * J, f"votes of {n} points for {J} classes", "use fewer classes")
         self.votes = np.zeros(shape, np.int32)
@@ -328,7 +325,7 @@ class _ClassSweep(_Sweep):
         # before anyone has voted all classes tie, and the nearest point decides
         self.leader = targets.codes[ranked.indices[:, 0]]
 
-    def advance(self, first: int, last: int, bins: int):
+    def advance(self, first: int, last: int, bins: int) -> Callable[..., None]:
         """Take in ranks first + 1..last; return the search over their log scores."""
         own, weights = np.empty((2, last - first, len(self.weight) if bins else 0), np.int32)
         codes, J = self.targets.codes, self.targets.n_classes
@@ -346,7 +343,7 @@ class _ClassSweep(_Sweep):
             weights,
         )
 
-        def search(start: int, stop: int, *rest) -> None:
+        def search(start: int, stop: int, *rest: Any) -> None:
             _search_votes(own[start:stop], weights[start:stop], bins, J, *rest)
 
         return search
@@ -408,15 +405,15 @@ def _sweep_votes(
 class _ValueSweep(_Sweep):
     """Sums of differences to the neighbours; for the log score, the sums of Q per weight."""
 
-    def __init__(self, ranked: Neighbors, targets: Targets, graph: str, pairs: Pairs | None):
-        super().__init__(ranked, targets, graph, pairs)
+    def __init__(self, ranked: Neighbors, targets: Targets, graph: Graph) -> None:
+        super().__init__(ranked, targets, graph)
         # Scaled by a power of two (no rounding), so that no sum of squares over- or underflows.
         size = np.abs(targets.values).max()
         self.exponent = math.frexp(size)[1] if size > 0 else 0
         self.values = np.ldexp(targets.values, -self.exponent)
         self.gap = np.zeros_like(self.values)  # e_i, differences so that equal values give 0
 
-    def advance(self, first: int, last: int, bins: int):
+    def advance(self, first: int, last: int, bins: int) -> Callable[..., None]:
         """Take in ranks first + 1..last; return the search over their log scores."""
         weights = np.zeros((last - first, bins), np.int32)
         sums = np.zeros((last - first, bins, 3))
@@ -436,13 +433,11 @@ class _ValueSweep(_Sweep):
         )
         error[:] = np.ldexp(error, 2 * self.exponent)
         n, m = self.values.shape
-        half = 0.5 * m * n
-        constant = half * (math.log(n * m / (2.0 * math.pi)) - 1.0)
+        constant = 0.5 * m * n * (math.log(n * m / (2.0 * math.pi)) - 1.0)
         constant -= n * m * self.exponent * math.log(2.0)
 
-        def search(start: int, stop: int, low, high, score, ratio) -> None:
-            _search_values(weights[start:stop], sums[start:stop], m, low, high, score, ratio)
-            score += constant
+        def search(start: int, stop: int, *rest: Any) -> None:
+            _search_values(weights[start:stop], sums[start:stop], m, constant, *rest)
 
         return search
 
@@ -498,9 +493,7 @@ def _sweep_values(rows, columns, starts, both, values, gap, weight, error, by_we
 # A node is a point of log r where everything has been evaluated; these are its columns.
 _T, _R, _S, _A, _A1, _A2, _B, _B1, _B2 = range(9)  # log r, r, S, then A, A', -A'', B, B', |B''|
 _CLOSE = 1e-10  # a cell that may beat the best score by no more than this share of it is dropped
-_NARROW = (
-    1e-7  # width in log r at which a cell is dropped: its bound is the score, but for rounding
-)
+_NARROW = 1e-7  # width in log r at which a cell is dropped: its bound is its score, nearly
 _BESIDE = 0.4  # width in log r of the cells beside a maximum, where S should turn out concave
 _TINY = 1e-300
 
@@ -535,8 +528,8 @@ def _search_votes(own_votes, weights, bins, J, low, high, score, ratio):
 
 
 @kernel
-def _search_values(by_weight, sums, m, low, high, score, ratio):
-    """The best ratio of each row of sums, regression (without the constant of S)."""
+def _search_values(by_weight, sums, m, constant, low, high, score, ratio):
+    """The best ratio of each row of sums, regression."""
     start = 0.0
     for c in range(by_weight.shape[0]):
         w, g = _occupied(by_weight[c])
@@ -546,6 +539,7 @@ def _search_values(by_weight, sums, m, low, high, score, ratio):
                 parts[b, a] = sums[c, int(w[b]), a]
         score[c], ratio[c] = _highest(w, 0.5 * m * g, w, g, parts, low, high, start)
         start = math.log(ratio[c])
+        score[c] += constant
 
 
 @kernel

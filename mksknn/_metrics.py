@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ._jit import kernel
-from ._validation import METRICS, check_new_points, check_points, one_of
+from ._names import METRICS, MetricName, Weights
+from ._validation import check_new_points, check_points, one_of
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -58,7 +59,7 @@ class Metric:
     center: np.ndarray | None = None
     columns: tuple[str, ...] | None = None
     held_out: dict[str, float] = field(default_factory=dict)
-    criterion: str = "evidence"
+    criterion: Weights = "evidence"
 
     def transform(self, X: ArrayLike) -> np.ndarray:
         """Map points, so that their Euclidean distances are this metric's.
@@ -135,12 +136,12 @@ def _map_rows(points, matrix):
     return out
 
 
-def check_metric(metric: object) -> str | Metric:
+def check_metric(metric: object) -> MetricName | Metric:
     """Return the name of a metric, or a learned one."""
     return metric if isinstance(metric, Metric) else one_of(metric, METRICS, "metric")
 
 
-def points_and_name(X: object, metric: str | Metric) -> tuple[np.ndarray, str]:
+def points_and_name(X: object, metric: MetricName | Metric) -> tuple[np.ndarray, MetricName]:
     """The points to rank, checked and mapped, and the name of the distance between them."""
     if isinstance(metric, Metric):
         metric.check_columns(X, "X")

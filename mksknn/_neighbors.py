@@ -23,7 +23,11 @@ from ._tree import build_tree, rank_tree
 from ._validation import check_k, check_k_max, check_lists, check_memory
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import ArrayLike
+
+    from ._names import MetricName
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,7 +46,7 @@ class Neighbors:
 
     indices: np.ndarray
     distances: np.ndarray
-    metric: str | Metric | None = None
+    metric: MetricName | Metric | None = None
 
     def __repr__(self) -> str:
         n, k_max = self.indices.shape
@@ -51,7 +55,7 @@ class Neighbors:
 
 
 def neighbors(
-    X: ArrayLike, k_max: int | None = None, *, metric: str | Metric = "euclidean"
+    X: ArrayLike, k_max: int | None = None, *, metric: MetricName | Metric = "euclidean"
 ) -> Neighbors:
     """Rank the k_max nearest neighbours of every point by (distance, index).
 
@@ -135,25 +139,43 @@ def as_neighbors(indices: ArrayLike, distances: ArrayLike | None = None) -> Neig
     return Neighbors(*check_lists(indices, distances))
 
 
-def nearest_of(X: ArrayLike | Neighbors, k: object, metric: str | Metric) -> Neighbors:
+def nearest_of(X: ArrayLike | Neighbors, k: object, metric: MetricName | Metric) -> Neighbors:
     """The k nearest neighbours of each point: ranked now, or the first of those that are given."""
     if not isinstance(X, Neighbors):
         points, name = points_and_name(X, check_metric(metric))
         return rank(points, check_k(k, len(points)), name)
-    if metric not in ("euclidean", X.metric):
+    check_ranked_by(X, [metric])
+    n, k_max = X.indices.shape
+    check_width(check_k(k, n), k_max, "k")
+    return first_columns(X, check_k(k, n))
+
+
+def check_ranked_by(X: Neighbors, metrics: Sequence[object]) -> None:
+    """Neighbours have been ranked by a metric already; another one cannot be asked for."""
+    if list(metrics) not in (["euclidean"], [X.metric]):
         raise ValueError(
             f"metric must be left out where X is a Neighbors, ranked by {X.metric!r}; "
-            f"got {metric!r}"
+            f"got {metrics if len(metrics) > 1 else metrics[0]!r}"
         )
-    n, k_max = X.indices.shape
-    if check_k(k, n) > k_max:
+
+
+def check_width(k: int, most: int, name: str) -> None:
+    """Lists of neighbours know no larger k than their length."""
+    if k > most:
         raise ValueError(
-            f"k must be at most {k_max}, the neighbours of each point that X holds; got {k}"
+            f"{name} must be at most {most}, the neighbours of each point that X holds; got {k}"
         )
-    return Neighbors(np.ascontiguousarray(X.indices[:, :k]), X.distances[:, :k], X.metric)
 
 
-def rank(points: np.ndarray, k_max: int, metric: str, route: str | None = None) -> Neighbors:
+def first_columns(ranked: Neighbors, k: int) -> Neighbors:
+    """The k nearest out of longer lists."""
+    if ranked.indices.shape[1] == k:
+        return ranked
+    nearest = np.ascontiguousarray(ranked.indices[:, :k])
+    return Neighbors(nearest, np.ascontiguousarray(ranked.distances[:, :k]), ranked.metric)
+
+
+def rank(points: np.ndarray, k_max: int, metric: MetricName, route: str | None = None) -> Neighbors:
     """Rank validated points; `route` ("sort", "scan" or "tree") is for tests and benchmarks."""
     n = len(points)
     check_memory(
@@ -238,13 +260,18 @@ def _sort_rows(space: Space, indices: np.ndarray, distances: np.ndarray) -> None
 # Top k_max by a scan over all pairs
 
 SCAN_ROWS = 128
-PRUNE_DIMENSIONS = 4  # below, the distances cost no more than the products that would prune them
+_PRUNE_DIMENSIONS = 4  # below, the distances cost no more than the products that would prune them
+
+
+def prunes(space: Space) -> bool:
+    """Whether matrix products rule pairs out in a scan."""
+    return space.metric in ("euclidean", "cosine") and space.points.shape[1] >= _PRUNE_DIMENSIONS
 
 
 def _scan(space: Space, indices: np.ndarray, distances: np.ndarray) -> None:
     """Top k of every point among all others."""
     points = space.points
-    if space.metric in ("euclidean", "cosine") and points.shape[1] >= PRUNE_DIMENSIONS:
+    if prunes(space):
         products = Products(space, indices.shape[1])
         target = Target(points, space.lengths, np.empty(0), space.code)
 

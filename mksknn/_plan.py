@@ -18,8 +18,6 @@ from ._lapack import TILED
 from ._sparse import Cholmod, SuperLU
 from ._validation import check_memory
 
-BACKENDS = ("auto", "lapack", "cholmod", "superlu")
-
 _DENSE_SIZE = 600  # so small, LAPACK wins however few the edges (benchmarks/curve.py backends)
 _DENSE_SHARE = 0.05  # edges over n^2: so many, it wins without asking for the fill
 # A multiplication of CHOLMOD (one thread) takes as long as so many of LAPACK's (by tiles, two
@@ -153,11 +151,7 @@ class Orders:
         rung = min(rung, pairs.k_max, max(plan.dense_from - 1, k))
         if rung not in self._places:
             opened = Cholmod(pairs, rung, memory=plan.memory)
-            self._places[rung] = None
-            if opened.order_is_dear:
-                place = np.empty(pairs.n, np.int32)
-                place[opened.order] = np.arange(pairs.n, dtype=np.int32)
-                self._places[rung] = place
+            self._places[rung] = opened.places if opened.order_is_dear else None
             if rung == k:
                 return opened
         place = self._places[rung]

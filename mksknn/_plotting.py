@@ -13,8 +13,9 @@ import numpy as np
 from ._evidence import EvidenceCurve
 from ._loo import LooCurve
 from ._metrics import Metric
+from ._names import SCALES, SCORES, Graph, MetricName, Scale, Score, Task, Ties
 from ._posterior import Posterior
-from ._prediction import predict
+from ._prediction import Prediction, predict
 from ._selection import Selection
 from ._validation import check_flag, check_points, one_of
 
@@ -25,12 +26,10 @@ if TYPE_CHECKING:
     from matplotlib.lines import Line2D
     from numpy.typing import ArrayLike
 
-SCORES = ("error", "log_score")
-K_SCALES = ("auto", "linear", "log")
-
 _K_LABEL = "k, number of neighbours"
 _UNBOUNDED = "no maximum: ratio at a bound"
 _NO_GRAPH = "no better than no graph"
+_LEGEND: dict[str, Any] = {"framealpha": 0.6, "edgecolor": "none"}  # both curves and text are seen
 _MARKED = 60  # up to so many k, each one gets a dot or a bar of its own
 _COLOURS = (  # of classes; they differ in lightness too (Okabe and Ito)
     "#0072b2",
@@ -49,9 +48,9 @@ def plot_curve(
     ax: Axes | None = None,
     *,
     selection: Selection | None = None,
-    score: str = "error",
+    score: Score = "error",
     label: str | None = None,
-    k_scale: str = "auto",
+    k_scale: Scale = "auto",
     relative: bool = False,
 ) -> Axes:
     """Draw an evidence curve, a leave-one-out curve or a posterior over k.
@@ -106,20 +105,16 @@ def plot_curve(
     >>> [text.get_text() for text in ax.get_legend().get_texts()]
     ['symmetric, formulation II', 'best k = 3']
     """
-    kinds: dict[type, Any] = {
-        EvidenceCurve: _draw_evidence,
-        LooCurve: _draw_loo,
-        Posterior: _draw_posterior,
-    }
-    if type(curve) not in kinds:
+    if not isinstance(curve, EvidenceCurve | LooCurve | Posterior):
         raise TypeError(
             "curve must be an EvidenceCurve, a LooCurve or a Posterior; "
             f"got {type(curve).__name__}: evidence_curve, loo_curve and posterior return them"
         )
     one_of(score, SCORES, "score")
-    one_of(k_scale, K_SCALES, "k_scale")
+    one_of(k_scale, SCALES, "k_scale")
     relative = check_flag(relative, "relative")
-    if relative and (isinstance(curve, Posterior) or _shows_errors(curve, score)):
+    errors = isinstance(curve, LooCurve) and score == "error"
+    if relative and (isinstance(curve, Posterior) or errors):
         raise ValueError(
             "relative must be False for errors and probabilities: only log evidences and log "
             "scores are measured from their highest value"
@@ -128,28 +123,26 @@ def plot_curve(
         raise TypeError(f"selection must be a Selection; got {type(selection).__name__}")
     if ax is None:
         ax = _new_axes((6.4, 3.8))
-    kinds[type(curve)](ax, curve, score=score, label=label, relative=relative)
+    if isinstance(curve, EvidenceCurve):
+        _draw_evidence(ax, curve, label, relative)
+    elif isinstance(curve, LooCurve):
+        _draw_loo(ax, curve, label, relative, errors)
+    else:
+        _draw_posterior(ax, curve, label)
     if selection is not None:
-        _draw_evaluated(ax, curve, selection)
+        _draw_evaluated(ax, selection.evaluated, len(curve.k))
     ax.set_xlabel(_K_LABEL)
-    if k_scale == "auto":
-        long = curve.k[-1] > _MARKED and not isinstance(curve, Posterior)
-        k_scale = "log" if long else ax.get_xscale()
-    _scale_k(ax, curve.k, k_scale)
+    long = curve.k[-1] > _MARKED and not isinstance(curve, Posterior)
+    scale = k_scale if k_scale != "auto" else "log" if long else ax.get_xscale()
+    _scale_k(ax, scale)
     _fit(ax)
     ax.spines[["top", "right"]].set_visible(False)
     # the marks of a selection stand on the lower edge: the legend stays clear of them
-    ax.legend(frameon=False, borderaxespad=0.5 if selection is None else 1.3)
+    ax.legend(**_LEGEND, borderaxespad=0.5 if selection is None else 1.3)
     return ax
 
 
-def _shows_errors(curve, score: str) -> bool:
-    return isinstance(curve, LooCurve) and score == "error"
-
-
-def _draw_evidence(
-    ax, curve: EvidenceCurve, *, score: str, label: str | None, relative: bool
-) -> None:
+def _draw_evidence(ax: Axes, curve: EvidenceCurve, label: str | None, relative: bool) -> None:
     lower, upper = _ends(curve)
     values, what = curve.log_evidence, "log evidence"
     if relative:
@@ -182,8 +175,8 @@ def _ends(curve: EvidenceCurve) -> tuple[np.ndarray, np.ndarray]:
     return lower, curve.at_bound & ~lower
 
 
-def _draw_loo(ax, curve: LooCurve, *, score: str, label: str | None, relative: bool) -> None:
-    if score == "error":
+def _draw_loo(ax: Axes, curve: LooCurve, label: str | None, relative: bool, errors: bool) -> None:
+    if errors:
         values, best = curve.error, curve.best_k
         ax.set_ylabel("leave-one-out error")
     else:
@@ -191,11 +184,11 @@ def _draw_loo(ax, curve: LooCurve, *, score: str, label: str | None, relative: b
         values = curve.log_score - (curve.log_score.max() if relative else 0.0)
         less = " less its best" if relative else ""
         ax.set_ylabel(f"leave-one-out log score{less} (nats)")
-    line = _draw_line(ax, curve.k, values, label or curve.graph, lowest_wins=score == "error")
+    line = _draw_line(ax, curve.k, values, label or curve.graph, lowest_wins=errors)
     _draw_best(ax, line, best, values[np.searchsorted(curve.k, best)])
 
 
-def _draw_posterior(ax, curve: Posterior, *, score: str, label: str | None, relative: bool) -> None:
+def _draw_posterior(ax: Axes, curve: Posterior, label: str | None) -> None:
     k, probability = curve.k, curve.probability
     seen = k[probability >= 1e-3 * probability.max()]
     low, high = curve.interval
@@ -236,7 +229,7 @@ class _Drawn:
 
 
 def _draw_line(
-    ax,
+    ax: Axes,
     k: np.ndarray,
     values: np.ndarray,
     label: str,
@@ -258,11 +251,11 @@ def _draw_line(
     return line
 
 
-def _draw_best(ax, line: Any, k: int, value: float) -> None:
+def _draw_best(ax: Axes, line: Any, k: int, value: float) -> None:
     line.drawn.best = _circle(ax, k, value, line.get_color(), f"best k = {k}")
 
 
-def _circle(ax, k: int, value: float, colour, label: str):
+def _circle(ax: Axes, k: int, value: float, colour: Any, label: str) -> Line2D:
     (circle,) = ax.plot(
         [k],
         [value],
@@ -279,8 +272,7 @@ def _circle(ax, k: int, value: float, colour, label: str):
     return circle
 
 
-def _draw_evaluated(ax, curve, selection: Selection) -> None:
-    evaluated = selection.evaluated
+def _draw_evaluated(ax: Axes, evaluated: np.ndarray, among: int) -> None:
     ax.plot(
         evaluated,
         np.full(len(evaluated), 0.02),
@@ -288,7 +280,7 @@ def _draw_evaluated(ax, curve, selection: Selection) -> None:
         color="0.35",
         markersize=9,
         transform=ax.get_xaxis_transform(),
-        label=f"evaluated by select_k: {len(evaluated)} of {len(curve.k)}",
+        label=f"evaluated by select_k: {len(evaluated)} of {among}",
     )
 
 
@@ -317,7 +309,7 @@ def _window(values: np.ndarray, unbounded: np.ndarray, lowest_wins: bool) -> tup
     return (low, high) if sign > 0 else (-high, -low)
 
 
-def _fit(ax) -> None:
+def _fit(ax: Axes) -> None:
     """Set the limits for all curves on the axes, and put what lies beyond them on the edge."""
     curves = [line.drawn for line in ax.lines if hasattr(line, "drawn")]
     if not curves:
@@ -342,7 +334,7 @@ def _fit(ax) -> None:
             _place_best(ax, curve, low, high)
 
 
-def _place_best(ax, curve: _Drawn, low: float, high: float) -> None:
+def _place_best(ax: Axes, curve: _Drawn, low: float, high: float) -> None:
     k = np.asarray(curve.best.get_xdata())
     value = curve.values[np.searchsorted(curve.k, k)]
     if low <= value[0] <= high:
@@ -352,12 +344,12 @@ def _place_best(ax, curve: _Drawn, low: float, high: float) -> None:
         _put_on_edge(ax, curve.best, k, 1.0 if value[0] > high else 0.0)
 
 
-def _put_on_edge(ax, mark: Line2D, k: np.ndarray, edge: float) -> None:
+def _put_on_edge(ax: Axes, mark: Line2D, k: np.ndarray, edge: float) -> None:
     mark.set_transform(ax.get_xaxis_transform())
     mark.set_data(k, np.full(len(k), edge))
 
 
-def _scale_k(ax, k: np.ndarray, scale: str) -> None:
+def _scale_k(ax: Axes, scale: str) -> None:
     from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
     if ax.get_xscale() != scale:
@@ -386,13 +378,13 @@ def plot_decision(
     model: Selection | Posterior | None = None,
     *,
     k: int | None = None,
-    graph: str | None = None,
+    graph: Graph | None = None,
     sigma0: float | None = None,
     sigma2: float | None = None,
-    ties: str = "nearest",
-    task: str = "auto",
+    ties: Ties = "nearest",
+    task: Task = "auto",
     center: bool = True,
-    metric: str | None = None,
+    metric: MetricName | Metric | None = None,
     resolution: int = 120,
     margin: float = 0.08,
     class_names: Sequence[str] | None = None,
@@ -466,7 +458,6 @@ def plot_decision(
         raise ValueError(f"resolution must be an integer of at least 2; got {resolution!r}")
     axes = [_grid(column, int(resolution), margin) for column in points.T]
     first, second = np.meshgrid(*axes)
-    extra = {} if metric is None else {"metric": metric}
     found = predict(
         points,
         y,
@@ -479,7 +470,7 @@ def plot_decision(
         ties=ties,
         task=task,
         center=center,
-        **extra,
+        metric=metric,
     )
     if ax is None:
         ax = _new_axes((5.2, 4.4))
@@ -498,9 +489,17 @@ def _grid(column: np.ndarray, resolution: int, margin: float) -> np.ndarray:
     return np.linspace(low - room, high + room, resolution)
 
 
-def _draw_regions(ax, axes, points, y, found, class_names) -> None:
+def _draw_regions(
+    ax: Axes,
+    axes: list[np.ndarray],
+    points: np.ndarray,
+    y: np.ndarray,
+    found: Prediction,
+    class_names: Sequence[str] | None,
+) -> None:
     from matplotlib.colors import to_rgb
 
+    assert found.label is not None and found.probability is not None
     classes, codes = np.unique(y, return_inverse=True)
     names = [str(one) for one in (classes if class_names is None else class_names)]
     if len(names) != len(classes):
@@ -515,7 +514,8 @@ def _draw_regions(ax, axes, points, y, found, class_names) -> None:
     for c, name in enumerate(names):
         here = points[codes == c]
         ax.scatter(
-            *here.T,
+            here[:, 0],
+            here[:, 1],
             s=22,
             color=colours[c],
             edgecolors="white",
@@ -523,19 +523,20 @@ def _draw_regions(ax, axes, points, y, found, class_names) -> None:
             label=name,
             zorder=3,
         )
-    ax.legend(loc="best", framealpha=0.9)
+    ax.legend(**_LEGEND)
 
 
-def _draw_surface(ax, axes, points, y, found) -> None:
+def _draw_surface(
+    ax: Axes, axes: list[np.ndarray], points: np.ndarray, y: np.ndarray, found: Prediction
+) -> None:
     if found.mean.ndim > 1 and found.mean.shape[1] > 1:
         raise ValueError(f"y must have one output to be drawn; got {found.mean.shape[1]}")
     mean, values = found.mean.ravel(), y.ravel()
     span = {"vmin": min(mean.min(), values.min()), "vmax": max(mean.max(), values.max())}
     surface = mean.reshape(len(axes[1]), len(axes[0]))
     mesh = ax.pcolormesh(*axes, surface, shading="nearest", cmap="viridis", **span)
-    ax.scatter(
-        *points.T, c=values, s=22, cmap="viridis", edgecolors="white", linewidths=0.6, **span
-    )
+    x, y = points.T
+    ax.scatter(x, y, c=values, s=22, cmap="viridis", edgecolors="white", linewidths=0.6, **span)
     ax.figure.colorbar(mesh, ax=ax, label="mean")
 
 
@@ -598,12 +599,12 @@ def plot_relevance(metric: Metric, ax: Axes | None = None) -> Axes:
     ax.set_ylim(len(relevance) - 0.5, -0.5)
     ax.set_xlim(left=0.0)
     ax.set_xlabel("relevance")
-    ax.set_title(metric.name, fontsize="medium")
+    ax.set_title(f"learned distance: {metric.name}", fontsize="medium")
     ax.spines[["top", "right"]].set_visible(False)
     return ax
 
 
-def _new_axes(size: tuple[float, float]):
+def _new_axes(size: tuple[float, float]) -> Axes:
     try:
         import matplotlib.pyplot as plt
     except ImportError as error:

@@ -21,6 +21,17 @@ import numpy as np
 
 from ._loo import score
 from ._metrics import Metric
+from ._names import (
+    WEIGHTS,
+    Backend,
+    ChosenGraph,
+    Encoding,
+    Formulation,
+    Graph,
+    MetricName,
+    Task,
+    Weights,
+)
 from ._plan import INTEGRAL
 from ._problem import RATIO_BOUNDS, Problem, Question, Ranking, pose
 from ._quadrature import Skipped, Slice, sigma0_integral, slice_graph
@@ -35,7 +46,6 @@ if TYPE_CHECKING:
 
     from ._neighbors import Neighbors
 
-WEIGHTS = ("evidence", "loo_log")
 _LEVEL = 0.95  # of the intervals
 # Whole k that carry less than this between them are left out of predictions, so that the search for
 # neighbours ends at the largest k that matters.
@@ -110,11 +120,11 @@ class Posterior:
     skipped_mass: float
     at_bound: np.ndarray
     log_total: float
-    compared: dict[tuple[str, str | Metric], float]
-    graph: str
-    formulation: str
-    weights: str
-    metric: str | Metric
+    compared: dict[tuple[Graph, MetricName | Metric], float]
+    graph: Graph
+    formulation: Encoding
+    weights: Weights
+    metric: MetricName | Metric
     center: bool
     mixture: Mixture
     error: float = 0.0
@@ -145,19 +155,19 @@ def posterior(
     X: ArrayLike | Neighbors,
     y: ArrayLike,
     *,
-    weights: str = "evidence",
-    graph: str = "symmetric",
-    formulation: str = "auto",
-    task: str = "auto",
+    weights: Weights = "evidence",
+    graph: ChosenGraph = "symmetric",
+    formulation: Formulation = "auto",
+    task: Task = "auto",
     center: bool = True,
     ks: Iterable[int] | None = None,
     k_max: int | None = None,
     ratio_bounds: tuple[float, float] = RATIO_BOUNDS,
-    metric: str | Metric | Sequence[str | Metric] = "euclidean",
+    metric: MetricName | Metric | Sequence[MetricName | Metric] = "euclidean",
     max_skipped: float = 1e-6,
     executor: Executor | None = None,
     progress: bool = False,
-    backend: str = "auto",
+    backend: Backend = "auto",
 ) -> Posterior:
     """Compute the posterior distribution of k, without sampling.
 
@@ -290,7 +300,7 @@ _ROUND = 64  # k integrated before the sum so far is taken into account
 def _by_evidence(
     question: Question,
     ranking: Ranking,
-    graph: str,
+    graph: Graph,
     allowance: float,
     executor: Executor | None,
     progress: bool,
@@ -465,7 +475,7 @@ _GRID = 4001
 # By leave-one-out
 
 
-def _by_loo(question: Question, ranking: Ranking, graph: str) -> dict[str, Any]:
+def _by_loo(question: Question, ranking: Ranking, graph: Graph) -> dict[str, Any]:
     """The fields of a Posterior by leave-one-out log scores."""
     scored = score(question, ranking, graph)
     ks, targets = question.ks, question.targets

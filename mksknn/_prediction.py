@@ -16,22 +16,14 @@ import numpy as np
 
 from . import _archive
 from ._metrics import Metric, check_columns, check_metric, column_names
+from ._names import GRAPHS, METRICS, TIES, Graph, MetricName, Task, Ties
 from ._posterior import Posterior
 from ._queries import Index, Links
 from ._selection import Selection
 from ._targets import Targets, encode
-from ._validation import (
-    GRAPHS,
-    METRICS,
-    check_flag,
-    check_k,
-    check_new_points,
-    check_points,
-    check_sigmas,
-    one_of,
-)
+from ._validation import check_flag, check_k, check_new_points, check_points, check_sigmas, one_of
 from ._version import __version__
-from ._votes import TIES, Blend, Voters, Votes, combine
+from ._votes import Blend, Voters, Votes, combine
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -87,13 +79,13 @@ def predict(
     model: Selection | Posterior | None = None,
     *,
     k: int | None = None,
-    graph: str | None = None,
+    graph: Graph | None = None,
     sigma0: float | None = None,
     sigma2: float | None = None,
-    ties: str = "nearest",
-    task: str = "auto",
+    ties: Ties = "nearest",
+    task: Task = "auto",
     center: bool = True,
-    metric: str | Metric | None = None,
+    metric: MetricName | Metric | None = None,
 ) -> Prediction:
     """Predict labels or values of new points, with probabilities and variances.
 
@@ -187,13 +179,13 @@ def prepare(
     model: Selection | Posterior | None = None,
     *,
     k: int | None = None,
-    graph: str | None = None,
+    graph: Graph | None = None,
     sigma0: float | None = None,
     sigma2: float | None = None,
-    ties: str = "nearest",
-    task: str = "auto",
+    ties: Ties = "nearest",
+    task: Task = "auto",
     center: bool = True,
-    metric: str | Metric | None = None,
+    metric: MetricName | Metric | None = None,
 ) -> Predictor:
     """Do once what every prediction needs, and return a function of new points.
 
@@ -289,9 +281,10 @@ def prepare(
 def _check_agreement(model: object, given: Mapping[str, object], center: bool) -> None:
     """Refuse arguments that say something else than the model."""
     if not isinstance(model, Selection | Posterior):
+        hint = f": pass k={model}" if isinstance(model, int) else ""
         raise TypeError(
             "model must be a Selection from select_k, a Posterior from posterior, or None; got "
-            f"{model!r}"
+            f"{model!r}{hint}"
         )
     if isinstance(model, Posterior):
         for name in ("k", "sigma0", "sigma2"):
@@ -320,7 +313,7 @@ def _same(one: object, other: object) -> bool:
     return one is other or one == other
 
 
-def _blend_of_sigmas(k: object, graph: str, sigma0: object, sigma2: object, n: int) -> Blend:
+def _blend_of_sigmas(k: object, graph: Graph, sigma0: object, sigma2: object, n: int) -> Blend:
     if k is None:
         raise ValueError("k must be given, or a model from select_k; got neither")
     sigmas = check_sigmas(sigma0, sigma2)
@@ -398,9 +391,9 @@ class Predictor:
         The lowest and the highest value in each column, by which new points are checked.
     """
 
-    graph: str
-    metric: str | Metric
-    ties: str
+    graph: Graph
+    metric: MetricName | Metric
+    ties: Ties
     columns: tuple[str, ...] | None
     binary: bool
     blend: Blend
@@ -639,7 +632,7 @@ def _metric_to_file(metric: Metric) -> tuple[dict, dict[str, np.ndarray]]:
     return text, arrays
 
 
-def _metric_from_file(about: object, arrays: dict[str, np.ndarray]) -> str | Metric:
+def _metric_from_file(about: object, arrays: dict[str, np.ndarray]) -> MetricName | Metric:
     if not isinstance(about, dict):
         return one_of(about, METRICS, "metric")
     parts: dict[str, Any] = {

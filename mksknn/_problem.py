@@ -15,20 +15,22 @@ import numpy as np
 
 from ._graphs import Pairs, pairs_by_rank
 from ._metrics import Metric, check_metric, points_and_name
-from ._neighbors import Neighbors, rank
-from ._plan import BACKENDS, ONE, SEARCH, Plan, make_plan
-from ._targets import Targets, encode
-from ._validation import (
+from ._names import (
+    BACKENDS,
+    EVIDENCE_GRAPHS,
     GRAPHS,
-    check_k,
-    check_ks,
-    check_ratio_bounds,
-    check_sigmas,
-    free_memory,
-    one_of,
+    Backend,
+    ChosenGraph,
+    Formulation,
+    Graph,
+    MetricName,
+    Task,
 )
+from ._neighbors import Neighbors, check_ranked_by, check_width, first_columns, rank
+from ._plan import ONE, SEARCH, Plan, make_plan
+from ._targets import Targets, encode
+from ._validation import check_k, check_ks, check_ratio_bounds, check_sigmas, free_memory, one_of
 
-EVIDENCE_GRAPHS = ("mutual", "symmetric")
 RATIO_BOUNDS = (1e-6, 1e6)
 _RATIOS = (1e-100, 1e100)  # products of a pivot and of squares of these still fit in a float
 LOG_2PI = math.log(2.0 * math.pi)
@@ -61,6 +63,11 @@ class Profile:
     norm: float  # s
     constant: float
     roughness: float  # q
+
+    @classmethod
+    def of(cls, targets: Targets, roughness: float) -> Profile:
+        """The evidence of these targets, of this roughness on the graph."""
+        return cls(targets.n, targets.m, targets.norm, targets.constant, float(roughness))
 
     def value(self, ratio: float, logdet: float) -> float:
         """Log evidence at the best sigma0 for this ratio."""
@@ -99,7 +106,7 @@ class Profile:
 class Ranking:
     """Points and their metric, ranked once to each depth that is needed; or lists as given."""
 
-    def __init__(self, X: object, metric: str | Metric) -> None:
+    def __init__(self, X: object, metric: MetricName | Metric) -> None:
         self._deepest: Neighbors | None = None
         if isinstance(X, Neighbors):
             self._deepest, self.metric = X, X.metric
@@ -117,10 +124,7 @@ class Ranking:
         if known is None or known.indices.shape[1] < depth:
             assert self.points is not None
             known = self._deepest = rank(self.points, depth, self.name)
-        if known.indices.shape[1] == depth:
-            return known
-        nearest = np.ascontiguousarray(known.indices[:, :depth])
-        return Neighbors(nearest, np.ascontiguousarray(known.distances[:, :depth]), known.metric)
+        return first_columns(known, depth)
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,8 +153,7 @@ class Problem:
 
     def profile(self, k: int) -> Profile:
         """The evidence of graph k."""
-        t = self.targets
-        return Profile(t.n, t.m, t.norm, t.constant, float(self.roughness[k]))
+        return Profile.of(self.targets, self.roughness[k])
 
     def deepened(self, depth: int) -> Problem:
         """The same problem with more of the graphs at hand."""
@@ -170,7 +173,7 @@ class Question:
     """The arguments of a call, checked."""
 
     rankings: list[Ranking]  # one for each metric
-    graphs: tuple[str, ...]
+    graphs: tuple[Graph, ...]
     targets: Targets
     ks: np.ndarray
     ratio_bounds: tuple[float, float]
@@ -184,11 +187,11 @@ class Question:
         """Whether larger k exist than the largest asked for."""
         return int(self.ks[-1]) < self.targets.n - 1
 
-    def candidates(self) -> Iterator[tuple[Ranking, str]]:
+    def candidates(self) -> Iterator[tuple[Ranking, Graph]]:
         """The (ranking, graph) to choose from."""
         return ((ranking, graph) for ranking in self.rankings for graph in self.graphs)
 
-    def problem(self, ranking: Ranking, graph: str, depth: int | None = None) -> Problem:
+    def problem(self, ranking: Ranking, graph: Graph, depth: int | None = None) -> Problem:
         """One candidate, ranked to the largest k or to a lesser depth."""
         depth = int(self.ks[-1]) if depth is None else depth
         pairs = pairs_by_rank(ranking.to(depth), graph)
@@ -211,8 +214,8 @@ def pose(
     *,
     graph: object,
     metric: object,
-    formulation: str = "auto",
-    task: str = "auto",
+    formulation: Formulation = "auto",
+    task: Task = "auto",
     center: bool = True,
     ks: object = None,
     k_max: object = None,
@@ -220,7 +223,7 @@ def pose(
     sigma0: object = None,
     sigma2: object = None,
     ratio_bounds: object = RATIO_BOUNDS,
-    backend: str = "auto",
+    backend: Backend = "auto",
     evidence: bool = True,
     one: bool = True,
 ) -> Question:
@@ -233,19 +236,14 @@ def pose(
     metrics = _check_metrics(metric, one)
     one_of(backend, BACKENDS, "backend")
     if isinstance(X, Neighbors):
-        _check_metric_of(X, metrics)
+        check_ranked_by(X, metrics)
     rankings = [Ranking(X, name) for name in metrics]
     n, most = rankings[0].n, rankings[0].most
     if k is None:
         asked = check_ks(ks, k_max if ks is not None or k_max is not None else most, n)
     else:
         asked = np.array([check_k(k, n)])
-    if asked[-1] > most:
-        name = "k" if k is not None else "ks" if ks is not None else "k_max"
-        raise ValueError(
-            f"{name} must be at most {most}, the neighbours of each point that X holds; "
-            f"got {asked[-1]}"
-        )
+    check_width(int(asked[-1]), most, "k" if k is not None else "ks" if ks is not None else "k_max")
     targets = encode(y, n, task, formulation, center)
     sigmas, bounds = check_sigmas(sigma0, sigma2), check_ratio_bounds(ratio_bounds)
     if evidence:
@@ -260,19 +258,18 @@ def pose(
     )
 
 
-def _check_graphs(graph: object, evidence: bool, one: bool) -> tuple[str, ...]:
-    if not one and isinstance(graph, str) and graph == "auto":
-        return EVIDENCE_GRAPHS
+def _check_graphs(graph: object, evidence: bool, one: bool) -> tuple[Graph, ...]:
     if evidence and isinstance(graph, str) and graph == "knn":
         raise ValueError(
             "graph must be 'mutual' or 'symmetric' for an evidence; got 'knn', which is directed "
             "and has none: loo_curve and select_k(criterion='loo') work on it"
         )
-    allowed = EVIDENCE_GRAPHS if evidence else GRAPHS
-    return (one_of(graph, allowed if one else (*allowed, "auto"), "graph"),)
+    allowed: tuple[ChosenGraph, ...] = EVIDENCE_GRAPHS if evidence else GRAPHS
+    chosen = one_of(graph, allowed if one else (*allowed, "auto"), "graph")
+    return EVIDENCE_GRAPHS if chosen == "auto" else (chosen,)
 
 
-def _check_metrics(metric: object, one: bool) -> list[str | Metric]:
+def _check_metrics(metric: object, one: bool) -> list[MetricName | Metric]:
     if one or not isinstance(metric, list | tuple):
         return [check_metric(metric)]
     metrics = list(dict.fromkeys(check_metric(name) for name in metric))
@@ -282,15 +279,6 @@ def _check_metrics(metric: object, one: bool) -> list[str | Metric]:
             f"(not 'precomputed'); got {metric!r}"
         )
     return metrics
-
-
-def _check_metric_of(X: Neighbors, metrics: list[str | Metric]) -> None:
-    """Neighbours have been ranked by a metric already; another one cannot be asked for."""
-    if metrics != ["euclidean"] and metrics != [X.metric]:
-        raise ValueError(
-            f"metric must be left out where X is a Neighbors, ranked by {X.metric!r}; "
-            f"got {metrics if len(metrics) > 1 else metrics[0]!r}"
-        )
 
 
 _SIGMAS = (1e-290, 1e290)  # so that sums over outputs and points divided by one fit in a float

@@ -22,11 +22,12 @@ import numpy as np
 
 from ._distances import Space
 from ._jit import kernel
+from ._names import GRAPHS, Graph, MetricName
 from ._neighbors import (
-    PRUNE_DIMENSIONS,
     SCAN_ROWS,
     SORT_BLOCK,
     choose_route,
+    prunes,
     rank,
     sorts,
 )
@@ -34,7 +35,6 @@ from ._order import pack_keys, replace_top, select_rows, sort_heap, unpack_keys
 from ._products import FEW, Products, Target, scan
 from ._threads import run_blocks
 from ._tree import Tree, build_tree, tree_with_radii, walk_tree, walk_tree_within
-from ._validation import GRAPHS
 
 
 class Links(NamedTuple):
@@ -78,8 +78,8 @@ class Index:
         self,
         points: np.ndarray,
         ks: np.ndarray,
-        graph: str,
-        metric: str,
+        graph: Graph,
+        metric: MetricName,
         radii: np.ndarray | None = None,
         route: str | None = None,
     ) -> None:
@@ -87,14 +87,25 @@ class Index:
         self.ks = np.asarray(ks, dtype=np.int64)
         self.graph = graph
         self.metric = metric
-        self.radii = np.empty((self.n, 0))  # of k-NN, which asks nobody back
         # the first graph to hold the p-th nearest
         self._enters = np.searchsorted(self.ks, np.arange(1, self.k_max + 1)).astype(np.int32)
         space = Space(points, metric)
         self.route = route or _query_route(self.n, self.k_max, space)
         self._code = space.code
-        build = {"tree": self._build_tree, "scan": self._build_scan, "rows": self._build_rows}
-        build[self.route](space, radii)
+        if self.route == "tree":
+            self._tree: Tree = build_tree(space.points)
+        elif self.route == "scan":
+            self._products = Products(space, self.k_max)
+            self._target = Target(space.points.copy(), space.lengths, np.empty(0), self._code)
+        else:
+            # distances that were given say nothing of new points
+            kept = np.empty((0, self.n)) if space.precomputed else space.points.copy()
+            self._space = Space(kept, metric)
+        self.radii = np.empty((self.n, 0))  # of k-NN, which asks nobody back
+        if graph != "knn":
+            self.radii = self._find_radii(space) if radii is None else radii
+        if graph == "symmetric":
+            self._adopt(np.ascontiguousarray(self.radii[:, -1]))
 
     @property
     def k_max(self) -> int:
@@ -112,49 +123,31 @@ class Index:
         points[self._tree.order] = self._tree.columns.T
         return points
 
-    # The training side. Each route first asks itself how far everyone's neighbours are.
+    # The training side
 
-    def _build_tree(self, space: Space, radii: np.ndarray | None) -> None:
-        tree = build_tree(space.points)
-        if self.graph != "knn":
-            if radii is None:
-                radii = np.empty((self.n, len(self.ks)))
+    def _find_radii(self, space: Space) -> np.ndarray:
+        """How far everyone's ks-th neighbours are."""
+        if self.route == "rows":
+            return rank(space.points, self.k_max, self.metric).distances[:, self.ks - 1]
+        radii = np.empty((self.n, len(self.ks)))
 
-                def work(start: int, stop: int) -> None:
-                    walk_tree_within(tree, start, stop, self.ks, self._code, radii)
+        def work(start: int, stop: int) -> None:
+            if self.route == "tree":
+                walk_tree_within(self._tree, start, stop, self.ks, self._code, radii)
+            else:
+                _, near_d, *_ = self._scan(space.points[start:stop], start)
+                radii[start:stop] = near_d[:, self.ks - 1]
 
-                run_blocks(work, self.n, _TREE_ROWS)
-            self.radii = radii
-        if self.graph == "symmetric":
-            tree = tree_with_radii(tree, np.ascontiguousarray(self.radii[:, -1]), self._code)
-        self._tree: Tree = tree
+        run_blocks(work, self.n, self._block())
+        return radii
 
-    def _build_scan(self, space: Space, radii: np.ndarray | None) -> None:
-        self._products = Products(space, self.k_max)
-        self._target = Target(space.points.copy(), space.lengths, np.empty(0), self._code)
-        if self.graph != "knn":
-            if radii is None:
-                radii = np.empty((self.n, len(self.ks)))
-
-                def work(start: int, stop: int) -> None:
-                    _, near_d, *_ = self._scan(space.points[start:stop], start)
-                    radii[start:stop] = near_d[:, self.ks - 1]
-
-                run_blocks(work, self.n, SCAN_ROWS)
-            self.radii = radii
-        if self.graph == "symmetric":
-            reach = np.ascontiguousarray(self.radii[:, -1])
+    def _adopt(self, reach: np.ndarray) -> None:
+        """Let everyone be found by the queries within their reach."""
+        if self.route == "tree":
+            self._tree = tree_with_radii(self._tree, reach, self._code)
+        elif self.route == "scan":
             self._products.adopt(reach)
             self._target = self._target._replace(radii=reach)
-
-    def _build_rows(self, space: Space, radii: np.ndarray | None) -> None:
-        if self.graph != "knn":
-            if radii is None:
-                radii = rank(space.points, self.k_max, self.metric).distances[:, self.ks - 1]
-            self.radii = radii
-        # distances that were given say nothing of new points
-        kept = np.empty((0, self.n)) if space.precomputed else space.points.copy()
-        self._space = Space(kept, self.metric)
 
     # The query side
 
@@ -234,10 +227,7 @@ _TREE_ROWS = 256  # as good as 1024 by time; a query that everyone adopts has n 
 
 def _query_route(n: int, k_max: int, space: Space) -> str:
     route = choose_route(n, k_max, space)
-    if route != "scan":
-        return "tree" if route == "tree" else "rows"
-    prune = space.metric in ("euclidean", "cosine") and space.points.shape[1] >= PRUNE_DIMENSIONS
-    return "scan" if prune else "rows"
+    return route if route == "tree" or (route == "scan" and prunes(space)) else "rows"
 
 
 # ---------------------------------------------------------------------------------------------

@@ -441,10 +441,9 @@ class PeakSearch:
         v = float(curve.v[self._best])
         nodes = curve.nodes_for_slope(v)
         for _ in range(6):
-            slope, beside = (
-                curve.slope(there, nodes) - curve.spectrum.n * float(self._share(there))
-                for there in (v, v + _BESIDE)
-            )
+            there = v + _BESIDE * np.array([0.0, 1.0])
+            slopes = np.array([curve.slope(one, nodes) for one in there.tolist()])
+            slope, beside = slopes - curve.spectrum.n * self._share(there)
             bend = (beside - slope) / _BESIDE
             if bend >= 0.0:
                 break

@@ -9,6 +9,17 @@ import numpy as np
 
 from ._loo import Scored, score
 from ._metrics import Metric
+from ._names import (
+    CRITERIA,
+    Backend,
+    ChosenGraph,
+    Criterion,
+    Encoding,
+    Formulation,
+    Graph,
+    MetricName,
+    Task,
+)
 from ._plan import ONE, make_plan, open_graph
 from ._problem import RATIO_BOUNDS, Question, Ranking, pose
 from ._race import find_best, first_depth
@@ -21,8 +32,6 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
     from ._neighbors import Neighbors
-
-CRITERIA = ("evidence", "loo", "loo_log")
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,17 +79,17 @@ class Selection:
     sigma0: float | None
     sigma2: float | None
     log_evidence: float | None
-    graph: str
-    formulation: str
-    criterion: str
+    graph: Graph
+    formulation: Encoding
+    criterion: Criterion
     certified: bool
     evaluated: np.ndarray
     at_bound: bool
-    metric: str | Metric = "euclidean"
+    metric: MetricName | Metric = "euclidean"
     center: bool = True
     margin: float = np.inf
     at_k_max: bool = False
-    compared: dict[tuple[str, str | Metric], float] = field(default_factory=dict)
+    compared: dict[tuple[Graph, MetricName | Metric], float] = field(default_factory=dict)
     classes: np.ndarray | None = None
 
     def __repr__(self) -> str:
@@ -104,20 +113,20 @@ def select_k(
     X: ArrayLike | Neighbors,
     y: ArrayLike,
     *,
-    criterion: str = "evidence",
-    graph: str = "symmetric",
-    formulation: str = "auto",
-    task: str = "auto",
+    criterion: Criterion = "evidence",
+    graph: ChosenGraph = "symmetric",
+    formulation: Formulation = "auto",
+    task: Task = "auto",
     center: bool = True,
     ks: Iterable[int] | None = None,
     k_max: int | None = None,
     sigma0: float | None = None,
     sigma2: float | None = None,
     ratio_bounds: tuple[float, float] = RATIO_BOUNDS,
-    metric: str | Metric | Sequence[str | Metric] = "euclidean",
+    metric: MetricName | Metric | Sequence[MetricName | Metric] = "euclidean",
     executor: Executor | None = None,
     progress: bool = False,
-    backend: str = "auto",
+    backend: Backend = "auto",
 ) -> Selection:
     """Select the best k over all k, sigma0 and sigma2.
 
@@ -233,7 +242,7 @@ def select_k(
 
 
 def _by_evidence(
-    question: Question, ranking: Ranking, graph: str, executor: Executor | None, progress: bool
+    question: Question, ranking: Ranking, graph: Graph, executor: Executor | None, progress: bool
 ) -> tuple[float, dict]:
     """The highest evidence, and the selection it leads to."""
     with progress_bar(f"select_k, {graph}", None, progress) as bar:
@@ -255,7 +264,9 @@ def _by_evidence(
     }
 
 
-def _by_loo(question: Question, ranking: Ranking, graph: str, criterion: str) -> tuple[float, dict]:
+def _by_loo(
+    question: Question, ranking: Ranking, graph: Graph, criterion: Criterion
+) -> tuple[float, dict]:
     """The best leave-one-out score, and the selection it leads to."""
     by_score = criterion == "loo_log"
     scored = score(question, ranking, graph, log_score=by_score)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+
 import numpy as np
 from scipy.sparse import csc_array, csc_matrix, eye_array, sparray, spmatrix, tril
 
@@ -113,12 +114,15 @@ class Cholmod(_Grounded):
         return self._factor.flops if self._matrix.shape[0] else 0.0
 
     @property
-    def order(self) -> np.ndarray:
-        """All points in this graph's fill-reducing order."""
+    def places(self) -> np.ndarray:
+        """The place of each point in this graph's fill-reducing order."""
         kept = np.flatnonzero(self._kept)
         if len(kept):
             kept = kept[self._factor.permutation]
-        return np.concatenate([kept, np.flatnonzero(~self._kept)])
+        order = np.concatenate([kept, np.flatnonzero(~self._kept)])
+        places = np.empty(len(order), np.int32)
+        places[order] = np.arange(len(order), dtype=np.int32)
+        return places
 
     @property
     def order_is_dear(self) -> bool:

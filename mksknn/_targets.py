@@ -19,14 +19,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from ._graphs import Pairs, roughness, unequal_edges
-from ._validation import FORMULATIONS, check_flag, check_task, one_of
+from ._names import FORMULATIONS, Encoding, Formulation, Task
+from ._validation import check_flag, check_task, one_of
 
 
 @dataclass(frozen=True, eq=False)
 class Targets:
     """What the evidence and the predictions need to know of y."""
 
-    formulation: str  # "regression", "binary", "I" or "II"
+    formulation: Encoding
     n: int
     m: int  # outputs of the Gaussian process
     norm: float  # s = |Y|^2
@@ -59,7 +60,7 @@ class Targets:
         return self.between * unequal_edges(pairs, self.codes)
 
 
-def encode(y: object, n: int, task: str, formulation: str, center: bool) -> Targets:
+def encode(y: object, n: int, task: Task, formulation: Formulation, center: bool) -> Targets:
     """Check y and encode it."""
     one_of(formulation, FORMULATIONS, "formulation")
     center = check_flag(center, "center")
@@ -110,7 +111,7 @@ def _centred(y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return mean + rest, left - rest
 
 
-def _encode_labels(labels: np.ndarray, formulation: str) -> Targets:
+def _encode_labels(labels: np.ndarray, formulation: Formulation) -> Targets:
     classes, codes = np.unique(labels, return_inverse=True)
     n, J = len(codes), len(classes)
     if formulation == "auto":

@@ -14,21 +14,20 @@ import reprlib
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import scipy.sparse
 
-METRICS = ("euclidean", "manhattan", "chebyshev", "cosine", "precomputed")
-GRAPHS = ("knn", "mutual", "symmetric")
-FORMULATIONS = ("auto", "binary", "I", "II")
-TASKS = ("auto", "classification", "regression")
+from ._names import TASKS, Task
+
+_Name = TypeVar("_Name", bound=str)
 
 
-def one_of(value: object, allowed: Sequence[str], name: str) -> str:
+def one_of(value: object, allowed: Sequence[_Name], name: str) -> _Name:
     """Return `value` if it is one of the `allowed` names."""
     if isinstance(value, str) and value in allowed:
-        return value
+        return allowed[allowed.index(value)]  # the plain str of one that is a subclass
     choices = ", ".join(repr(choice) for choice in allowed)
     kind = ValueError if isinstance(value, str) else TypeError
     raise kind(f"{name} must be one of {choices}; got {_show(value)}")
@@ -110,26 +109,45 @@ def _as_matrix(X: object, name: str, columns: int | None = None) -> np.ndarray:
     if columns is not None and array.shape in ((0,), (0, 0)):
         return np.empty((0, columns))
     if array.ndim != 2:
-        hint = ""
-        if array.ndim == 1 and columns in (None, 1):
-            hint = f"; use {name}[:, None] for points with one column"
-        elif array.ndim == 1:
-            hint = f"; use {name}[None, :] for a single point"
+        hint = _as_one(X, name, columns in (None, 1)) if array.ndim == 1 else ""
         raise ValueError(
             f"{name} must be a matrix, one row per point; got {array.ndim} dimension(s), "
             f"shape {array.shape}{hint}"
         )
     with np.errstate(over="ignore"):  # extended precision holds what float64 does not
         matrix = np.require(array, np.float64, ["C", "ALIGNED"])
-    finite = np.isfinite(matrix)
-    if not finite.all():
-        row, column = np.argwhere(~finite)[0]
-        missing = ": drop or fill in missing values first" if np.isnan(matrix[row, column]) else ""
+    if at := _first(~np.isfinite(matrix)):
         raise ValueError(
-            f"{name} must be finite; got {name}[{row}, {column}] = {matrix[row, column]}"
-            f"{_column_name(X, column)}{missing}"
+            f"{name} must be finite; got {_entry(matrix, at, name)}{_column_name(X, at[1])}"
+            f"{_FILL if np.isnan(matrix[at]) else ''}"
         )
     return matrix
+
+
+_FILL = ": drop or fill in missing values first"
+
+
+def _as_one(X: object, name: str, one_column: bool) -> str:
+    """How a list of numbers becomes a matrix of one column, or of one row."""
+    if hasattr(X, "to_frame"):  # a Series of pandas
+        how = f"{name}.to_frame()" if one_column else f"{name}.to_frame().T"
+    elif hasattr(X, "shape"):
+        how = f"{name}[:, None]" if one_column else f"{name}[None, :]"
+    else:
+        how = f"[[x] for x in {name}]" if one_column else f"[{name}]"
+    return f"; use {how} for " + ("points with one column" if one_column else "a single point")
+
+
+def _first(bad: np.ndarray) -> tuple[int, ...]:
+    """Where the first of these is, row by row; an empty tuple if nowhere."""
+    if not bad.any():
+        return ()
+    return tuple(int(at) for at in np.unravel_index(int(bad.argmax()), bad.shape))
+
+
+def _entry(array: np.ndarray, at: tuple[int, ...], name: str) -> str:
+    """One entry as messages show it: X[3, 1] = nan."""
+    return f"{name}[{', '.join(map(str, at))}] = {array[at]}"
 
 
 def _column_name(X: object, column: int) -> str:
@@ -143,14 +161,9 @@ def _objects_to_float(array: np.ndarray, name: str, X: object = None) -> np.ndar
     for at, value in enumerate(array.ravel()):
         if isinstance(value, complex) or not isinstance(value, numbers.Real | np.bool_):
             where = _column_name(X, at % array.shape[1]) if array.ndim == 2 else ""
-            hint = ""
-            if where and isinstance(value, str):
-                hint = ": turn categories into indicators (pandas.get_dummies), or leave it out"
-            elif where and type(value).__name__ in ("NAType", "NaTType", "NoneType"):
-                hint = ": drop or fill in missing values first"
             raise TypeError(
                 f"{name} must hold real numbers; got {_show(value)} ({type(value).__name__})"
-                f"{where}{hint}"
+                f"{where}{_into_numbers(value) if where else ''}"
             )
     try:
         floats = array.astype(np.float64)
@@ -160,6 +173,22 @@ def _objects_to_float(array: np.ndarray, name: str, X: object = None) -> np.ndar
         ) from None
     _check_digits(array, name)
     return floats
+
+
+def _into_numbers(value: object) -> str:
+    """What to do with a column of a table that holds such a value."""
+    kind = type(value).__name__
+    if kind in ("NAType", "NaTType", "NoneType"):
+        return _FILL
+    if kind in ("Timestamp", "Timedelta", "Period", "datetime", "date"):
+        return ": turn dates into numbers, such as days since the first, or leave it out"
+    if not isinstance(value, str):
+        return ""
+    try:
+        float(value)
+    except ValueError:
+        return ": turn categories into indicators (pandas.get_dummies), or leave it out"
+    return ": it is text, turn it into numbers (pandas.to_numeric)"
 
 
 def _check_masks(X: object, name: str) -> None:
@@ -371,7 +400,7 @@ def check_executor(executor: Any) -> Any:
     return executor
 
 
-def check_task(y: object, n: int, task: str = "auto") -> tuple[str, np.ndarray]:
+def check_task(y: object, n: int, task: Task = "auto") -> tuple[Task, np.ndarray]:
     """Return ("regression", float targets) or ("classification", label array), n of them.
 
     Float targets mean regression; integers, booleans, strings and objects mean classes.
@@ -446,9 +475,9 @@ def _check_values(array: np.ndarray) -> np.ndarray:
     if array.ndim == 2 and array.shape[1] == 0:
         raise ValueError(f"y must have at least 1 output; got shape {array.shape}")
     values = np.ascontiguousarray(array, dtype=np.float64)
-    if not np.isfinite(values).all():
-        where = tuple(int(i) for i in np.argwhere(~np.isfinite(values))[0])
-        raise ValueError(f"y must be finite; got y[{', '.join(map(str, where))}] = {values[where]}")
+    if at := _first(~np.isfinite(values)):
+        missing = ": leave out the rows without a value" if np.isnan(values[at]) else ""
+        raise ValueError(f"y must be finite; got {_entry(values, at, 'y')}{missing}")
     return values
 
 
@@ -461,18 +490,13 @@ def _check_labels(array: np.ndarray) -> np.ndarray:
         array = array[:, 0]
     if array.dtype.kind == "c":
         raise TypeError(f"y must hold labels or real numbers; got dtype {array.dtype}")
-    if array.dtype.kind == "f" and not np.isfinite(array).all():
-        where = int(np.flatnonzero(~np.isfinite(array))[0])
-        raise ValueError(f"y must not have missing labels; got y[{where}] = {array[where]}")
-    if array.dtype.kind in "Mm" and np.isnat(array).any():
-        where = int(np.flatnonzero(np.isnat(array))[0])
-        raise ValueError(f"y must not have missing labels; got y[{where}] = {array[where]}")
-    if array.dtype.kind == "O":
-        for where, label in enumerate(array):
-            if _is_missing(label):
-                raise ValueError(f"y must not have missing labels; got y[{where}] = {label!r}")
-        if all(isinstance(label, str) for label in array):
-            array = array.astype(str)
+    if at := _first(_missing(array)):
+        raise ValueError(
+            f"y must not have missing labels; got {_entry(array, at, 'y')}: leave out the rows "
+            "without one"
+        )
+    if array.dtype.kind == "O" and all(isinstance(label, str) for label in array):
+        array = array.astype(str)
     try:
         distinct = np.unique(array)
     except (TypeError, ValueError):
@@ -481,6 +505,17 @@ def _check_labels(array: np.ndarray) -> np.ndarray:
     if len(distinct) < 2:
         raise ValueError(f"y must have at least 2 classes; got only {_show(distinct[0])}")
     return array
+
+
+def _missing(labels: np.ndarray) -> np.ndarray:
+    """Which labels are none."""
+    if labels.dtype.kind == "f":
+        return ~np.isfinite(labels)
+    if labels.dtype.kind in "Mm":
+        return np.isnat(labels)
+    if labels.dtype.kind == "O":
+        return np.array([_is_missing(label) for label in labels], np.bool_)
+    return np.zeros(len(labels), np.bool_)
 
 
 def _is_missing(label: object) -> bool:
@@ -504,28 +539,21 @@ def check_lists(indices: object, distances: object) -> tuple[np.ndarray, np.ndar
             f"got shape {found.shape}"
         )
     n, k_max = found.shape
-    outside = (found < 0) | (found >= n)
-    if outside.any():
-        row, column = np.argwhere(outside)[0]
-        hint = " (a neighbour that was not found?)" if found[row, column] == -1 else ""
+    if at := _first((found < 0) | (found >= n)):
+        hint = " (a neighbour that was not found?)" if found[at] == -1 else ""
         raise ValueError(
-            f"indices must be from 0 to {n - 1} (n - 1); "
-            f"got indices[{row}, {column}] = {found[row, column]}{hint}"
+            f"indices must be from 0 to {n - 1} (n - 1); got {_entry(found, at, 'indices')}{hint}"
         )
-    own = np.argwhere(found == np.arange(n)[:, None])
-    if len(own):
-        row, column = own[0]
+    if at := _first(found == np.arange(n)[:, None]):
         raise ValueError(
-            f"indices must not hold a point in its own row; got indices[{row}, {column}] = {row}: "
-            "take the points themselves out"
+            "indices must not hold a point in its own row; got "
+            f"{_entry(found, at, 'indices')}: take the points themselves out"
         )
     found = found.astype(np.int32, order="C")
     ordered = np.sort(found, axis=1)
-    twice = np.argwhere(ordered[:, 1:] == ordered[:, :-1])
-    if len(twice):
-        row, column = twice[0]
+    if at := _first(ordered[:, 1:] == ordered[:, :-1]):
         raise ValueError(
-            f"indices must not repeat a neighbour; got {ordered[row, column]} twice in row {row}"
+            f"indices must not repeat a neighbour; got {ordered[at]} twice in row {at[0]}"
         )
     if distances is None:
         places = np.arange(1.0, k_max + 1.0)
@@ -537,12 +565,10 @@ def check_lists(indices: object, distances: object) -> tuple[np.ndarray, np.ndar
         )
     if (away < 0).any():
         raise ValueError(f"distances must be >= 0; got {away.min()}")
-    falls = np.argwhere(away[:, 1:] < away[:, :-1])
-    if len(falls):
-        row, column = falls[0]
+    if at := _first(away[:, 1:] < away[:, :-1]):
         raise ValueError(
             "distances must not fall along a row; "
-            f"got {away[row, column]} before {away[row, column + 1]} in row {row}"
+            f"got {away[at]} before {away[at[0], at[1] + 1]} in row {at[0]}"
         )
     return found, np.abs(away)  # a copy, without -0.0
 

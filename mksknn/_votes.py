@@ -15,16 +15,18 @@ from __future__ import annotations
 import functools
 import math
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from ._jit import kernel
+from ._names import GRAPHS, Graph, Ties
 from ._queries import Links
 from ._targets import Targets
-from ._validation import GRAPHS
 
-TIES = ("nearest", "lowest")
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
 _TIE = 1e-12  # averaged probabilities nearer than this, relatively, differ by rounding alone
 
 
@@ -57,7 +59,9 @@ class Blend:
         return cls(ks, np.array([ratio]), np.array([inverse]), one)
 
     @classmethod
-    def many(cls, k, ratio, inverse_sigma0, weight) -> Blend:
+    def many(
+        cls, k: ArrayLike, ratio: ArrayLike, inverse_sigma0: ArrayLike, weight: ArrayLike
+    ) -> Blend:
         """Pairs in any order; those without weight are dropped, the others scaled to one."""
         k, weight = np.asarray(k), np.asarray(weight, dtype=np.float64)
         order = np.argsort(k, kind="stable")
@@ -144,7 +148,7 @@ class Votes(NamedTuple):
             mine[rows] = theirs
 
 
-def combine(links: Links, voters: Voters, blend: Blend, graph: str, ties: str) -> Votes:
+def combine(links: Links, voters: Voters, blend: Blend, graph: Graph, ties: Ties) -> Votes:
     """Average the predictions of the pairs by the law of total variance.
 
     mean = E[mean_c], variance = E[1/sigma0 / (sum w + r)] + Var[mean_c]; the second term is summed

@@ -173,12 +173,11 @@ def test_sparse_and_dense_anchors_give_the_same_bounds(graph, anchor, ratio, sig
     X, y = two_clouds(120, 5)
     problem = problem_of(X, y, graph=graph, k_max=15, **sigmas)
     dense = anchor_bounds(problem, Cholesky(problem.pairs, anchor), ratio)
-    opened = Cholmod(problem.pairs, anchor)
-    place = np.empty(120, np.int32)
-    place[opened.order] = np.arange(120)
+    own = Cholmod(problem.pairs, anchor)
+    place = own.places
     ends = {"rows": place[problem.pairs.rows], "columns": place[problem.pairs.columns]}
     reordered = Cholmod(dataclasses.replace(problem.pairs, **ends), anchor, "natural")
-    for opened in (opened, reordered):
+    for opened in (own, reordered):
         sparse = anchor_bounds(problem, opened, ratio)
         np.testing.assert_allclose(sparse[:anchor], dense[:anchor], rtol=1e-10)
         assert np.isinf(sparse[anchor:]).all()

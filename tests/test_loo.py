@@ -357,7 +357,7 @@ def test_errors_without_log_scores(graph):
 
 
 @pytest.mark.parametrize("graph", GRAPHS)
-def test_threads_and_batches_do_not_matter(graph, monkeypatch):
+def test_threads_do_not_matter(graph):
     X = points("random", 150, seed=13)
     for kind in ("ints", "one output"):
         y = targets(kind, X)
@@ -365,12 +365,19 @@ def test_threads_and_batches_do_not_matter(graph, monkeypatch):
         for threads in (1, 2):
             with limit_threads(threads):
                 curves.append(mksknn.loo_curve(X, y, graph=graph))
-        with monkeypatch.context() as patch:
-            patch.setattr(_loo, "_BATCH_ENTRIES", 5000)
-            curves.append(mksknn.loo_curve(X, y, graph=graph))
-        for other in curves[1:]:
-            for name in ("k", "error", "log_score", "ratio"):
-                assert np.array_equal(getattr(curves[0], name), getattr(other, name))
+        for name in ("k", "error", "log_score", "ratio"):
+            assert np.array_equal(*(getattr(curve, name) for curve in curves))
+
+
+@pytest.mark.parametrize("graph", GRAPHS)
+def test_batches_do_not_matter(graph):
+    """Of 1,100 points all k take several batches, the first 400 a single one."""
+    X = points("random", 1100, seed=14)
+    for kind in ("ints", "one output"):
+        y = targets(kind, X)
+        curves = [mksknn.loo_curve(X, y, graph=graph, k_max=k_max) for k_max in (400, None)]
+        for name in ("k", "error", "log_score", "ratio"):
+            assert np.array_equal(*(getattr(curve, name)[:400] for curve in curves)), name
 
 
 def test_scikit_learn_on_new_thyroid():

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 import mksknn
-from mksknn import _neighbors, _validation
+from mksknn import _neighbors
 from mksknn._metrics import Metric
 from mksknn._neighbors import rank
 from mksknn._threads import limit_threads
@@ -423,8 +423,8 @@ def test_a_learned_metric_ranks_mapped_points():
 # ---------------------------------------------------------------- memory
 
 
-def test_a_ranking_that_does_not_fit_is_refused(monkeypatch):
-    monkeypatch.setattr(_validation, "free_memory", lambda: 1e7)
+def test_a_ranking_that_does_not_fit_is_refused(memory):
+    memory(1e7)
     X = np.random.default_rng(12).normal(size=(1000, 2))
     with pytest.raises(ValueError, match=r"999 neighbours .* 1000 points .* GB.*k_max"):
         mksknn.neighbors(X)

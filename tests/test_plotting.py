@@ -385,7 +385,8 @@ def test_relevance():
     top, bottom = ax.get_ylim()[::-1]
     assert top < 0.0 < 2.0 < bottom  # the first column on top
     assert [(text.get_text(), text.xy) for text in ax.texts] == [("not used", (0.0, 1))]
-    assert ax.get_xlabel() == "relevance" and ax.get_title() == "relevance"
+    assert ax.get_xlabel() == "relevance"
+    assert ax.get_title() == "learned distance: relevance"
     assert ax.get_xlim()[0] == 0.0
 
 

@@ -466,7 +466,7 @@ def test_repr_is_short():
         ({"sigma0": 1.0, "sigma2": 1.0, "graph": "knn"}, ValueError, "left out with graph='knn'"),
         ({"X_new": [[1.0]]}, ValueError, "X_new must have 2 columns"),
         ({"X_new": [[1.0, np.nan]]}, ValueError, "X_new must be finite"),
-        ({"X_new": [1.0, 2.0]}, ValueError, "use X_new[None, :] for a single point"),
+        ({"X_new": [1.0, 2.0]}, ValueError, "use [X_new] for a single point"),
         ({"X_new": np.empty((0, 5))}, ValueError, "X_new must have 2 columns"),
         ({"y": ["a"] * 40}, ValueError, "y must have at least 2 classes"),
         ({"y": ["a", "b"]}, ValueError, "y must have one entry for each"),

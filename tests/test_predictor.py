@@ -628,7 +628,7 @@ def test_the_service(service):
         ({"rows": [[1.0]]}, "X_new must have 2 columns"),
         ({"rows": [[1.0, None]]}, "X_new must hold real numbers"),
         (b'{"rows": [[1, NaN]]}', "X_new must be finite"),
-        ({"rows": [1.0, 2.0]}, "use X_new[None, :]"),
+        ({"rows": [1.0, 2.0]}, "use [X_new]"),
         ({"row": [1.0, 2.0]}, "the request must be"),
         ([1.0], "the request must be"),
         (b"no json", "Expecting value"),

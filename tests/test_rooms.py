@@ -1,6 +1,7 @@
 """The house: a file imports only from those above it, and some things are done in one file only."""
 
 import ast
+import inspect
 import re
 from pathlib import Path
 
@@ -10,10 +11,10 @@ PACKAGE = Path(mksknn.__file__).parent
 
 # In the order in which data goes.
 ROOMS = """
-    _version _jit _validation _threads _lapack _order _distances _products _tree _metrics _neighbors
-    _queries _graphs _targets _determinants _search _dense _inverse _cholmod _sparse _spectra _plan
-    _problem _tails _bounds _enclosures _race _evidence _loo _selection _quadrature _posterior
-    _votes _archive _prediction _learning _plotting _config
+    _version _names _jit _validation _threads _lapack _order _distances _products _tree _metrics
+    _neighbors _queries _graphs _targets _determinants _search _dense _inverse _cholmod _sparse
+    _spectra _plan _problem _tails _bounds _enclosures _race _evidence _loo _selection _quadrature
+    _posterior _votes _archive _prediction _learning _plotting _config
 """.split()
 
 FIRST_ROUND = """
@@ -82,3 +83,30 @@ def test_no_public_name_has_gone():
     assert set(FIRST_ROUND) | set(SECOND_ROUND) <= set(mksknn.__all__)
     for name in mksknn.__all__:
         assert getattr(mksknn, name) is not None
+
+
+NAMED = """
+    backend criterion families formulation graph k_scale metric score task ties weights
+""".split()
+
+
+def test_arguments_that_are_names_have_types_that_list_them():
+    seen = set()
+    for function in map(vars(mksknn).get, mksknn.__all__):
+        if inspect.isfunction(function):
+            for name, one in inspect.signature(function).parameters.items():
+                if name in NAMED:
+                    assert not re.search(r"\bstr\b", one.annotation), (function, name)
+                    seen.add(name)
+    assert seen == set(NAMED)
+
+
+def test_every_function_says_what_it_returns():
+    """Kernels are compiled, not called: Numba finds their types."""
+    silent = []
+    for name, tree in trees().items():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.FunctionDef) and node.returns is None:
+                if not any("kernel" in ast.unparse(one) for one in node.decorator_list):
+                    silent.append(f"{name}.{node.name}")
+    assert not silent

@@ -1,5 +1,7 @@
 """Tables with names for their columns: messages say which column is meant."""
 
+import re
+
 import pandas as pd
 import pytest
 
@@ -54,3 +56,44 @@ def test_arrays_have_no_names():
     values[0, 0] = float("nan")
     with pytest.raises(ValueError, match=r"\[0, 0\] = nan: drop or fill"):
         mksknn.select_k(values, Y)
+
+
+@pytest.mark.parametrize(
+    ("value", "hint"),
+    [
+        ("1.5", "it is text, turn it into numbers (pandas.to_numeric)"),
+        ("north", "turn categories into indicators (pandas.get_dummies)"),
+        (pd.Timestamp("2026-11-18"), "turn dates into numbers, such as days since the first"),
+        (None, "drop or fill in missing values first"),
+    ],
+)
+def test_a_column_that_holds_no_numbers_is_told_what_to_become(value, hint):
+    table = pd.DataFrame({"age": [1.0, 2.0], "when": pd.Series([value] * 2, dtype=object)})
+    with pytest.raises(TypeError, match=re.escape(f"in column 'when': {hint}")):
+        mksknn.neighbors(table)
+
+
+@pytest.mark.parametrize("y", [[1.0, float("nan"), 2.0, 3.0], ["a", None, "b", "b"]])
+def test_a_missing_target_is_told_where_it_is_and_what_to_do(y):
+    with pytest.raises(ValueError, match=r"got y\[1\] = (nan|None): leave out the rows without"):
+        mksknn.select_k([[0.0], [1.0], [2.0], [4.0]], y)
+
+
+def test_the_way_to_a_single_row_works_for_what_was_given():
+    table = pd.DataFrame({"age": [1.0, 2.0, 4.0, 8.0], "bmi": [0.0, 1.0, 0.0, 2.0]})
+    predictor = mksknn.prepare(table, ["a", "a", "b", "b"], k=1)
+    for X_new in (table.iloc[0], table.to_numpy()[0], [1.0, 0.0]):
+        with pytest.raises(ValueError, match="for a single point") as caught:
+            predictor(X_new)
+        (how,) = re.findall("use (.*) for a single point", str(caught.value))
+        assert predictor(eval(how)).label.tolist() == ["a"]
+    for X in (table["age"], table["age"].to_numpy(), [1.0, 2.0, 4.0, 8.0]):
+        with pytest.raises(ValueError, match="for points with one column") as caught:
+            mksknn.neighbors(X)
+        (how,) = re.findall("use (.*) for points with one column", str(caught.value))
+        assert mksknn.neighbors(eval(how, {"X": X})).indices[0].tolist() == [1, 2, 3]
+
+
+def test_a_number_where_a_model_belongs():
+    with pytest.raises(TypeError, match="got 3: pass k=3"):
+        mksknn.predict([[0.0], [1.0]], ["a", "b"], [[0.5]], 3)

@@ -198,8 +198,8 @@ def test_progress_is_told_in_rows():
         assert {of for _, of in seen} == {total}
 
 
-def test_memory_is_checked_first(monkeypatch):
-    monkeypatch.setattr("mksknn._validation.free_memory", lambda: 1000.0)
+def test_memory_is_checked_first(memory):
+    memory(2048)
     X = np.random.default_rng(5).normal(size=(100, 2))
     targets, _ = targets_of(100, "values")
     with pytest.raises(ValueError, match="k_max"):

@@ -3,6 +3,7 @@
 import datetime
 import itertools
 import math
+import os
 import tracemalloc
 import warnings
 from concurrent.futures import ThreadPoolExecutor
@@ -573,8 +574,8 @@ def test_checking_new_points_does_not_copy_the_training_points():
 # ---------------------------------------------------------------- memory
 
 
-def test_memory_is_refused_with_both_numbers(monkeypatch):
-    monkeypatch.setattr(gate, "free_memory", lambda: 2e9)
+def test_memory_is_refused_with_both_numbers(memory):
+    memory(2e9)
     refuse(
         lambda: gate.check_memory(5.55e9, "ranking", "k_max limits it"),
         ValueError,
@@ -584,7 +585,8 @@ def test_memory_is_refused_with_both_numbers(monkeypatch):
 
 
 def test_memory_unknown_is_no_reason_to_refuse(monkeypatch):
-    monkeypatch.setattr(gate, "free_memory", lambda: None)
+    fake_files(monkeypatch, {})
+    monkeypatch.setattr(os, "sysconf_names", {})
     gate.check_memory(1e30, "ranking", "k_max limits it")
 
 
