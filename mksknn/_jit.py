@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import hashlib
+import os
 import re
 import warnings
 from collections.abc import Callable
@@ -18,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from numba import njit
-from numba.core.caching import FunctionCache, IndexDataCacheFile
+from numba.core.caching import FunctionCache, IndexDataCacheFile, NullCache
 from numba.core.dispatcher import Dispatcher
 
 
@@ -30,10 +31,46 @@ def kernel(function: Callable) -> Callable:
     """
     compiled = njit(nogil=True, error_model="numpy")(function)
     if isinstance(compiled, Dispatcher):  # not where compiling is switched off
-        # no writable place for a cache: a read-only install of a user without a home
-        with contextlib.suppress(RuntimeError, OSError):
-            setattr(compiled, "_cache", _Cache(function))  # noqa: B010  (private to Numba)
+        setattr(compiled, "_cache", _LazyCache(function))  # noqa: B010  (private to Numba)
     return compiled
+
+
+class _LazyCache:
+    """The cache of a kernel, set up when the kernel is first called.
+
+    At import it would take a third of the package's share of the time: a folder tried for each
+    kernel, and all files read.
+    """
+
+    def __init__(self, function: Callable) -> None:
+        self._function = function
+        self._folder = Path(function.__code__.co_filename).parent
+        self._files = _files_at_import(self._folder)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._opened, name)
+
+    @functools.cached_property
+    def _opened(self) -> Any:
+        # a file that has changed: what is in memory is not what it would be stamped as
+        if self._files is not None and self._files == _files(self._folder):
+            # no writable place for a cache: a read-only install of a user without a home
+            with contextlib.suppress(RuntimeError, OSError):
+                return _Cache(self._function)
+        return NullCache()
+
+
+def _files(folder: Path) -> dict[str, tuple[int, int]] | None:
+    """Time and size of the Python files in a folder; None where there is none, as in an archive."""
+    try:
+        with os.scandir(folder) as found:
+            files = [(one.name, one.stat()) for one in found if one.name.endswith(".py")]
+    except OSError:
+        return None
+    return {name: (about.st_mtime_ns, about.st_size) for name, about in files}
+
+
+_files_at_import = functools.cache(_files)
 
 
 class _Cache(FunctionCache):

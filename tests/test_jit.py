@@ -36,6 +36,11 @@ def test_kernel_falls_back_where_nothing_can_be_cached(monkeypatch, error):
     assert not compiled.stats.cache_path
 
 
+def test_kernel_sets_up_no_cache_before_it_is_called(monkeypatch):
+    monkeypatch.setattr(_jit, "_Cache", lambda function: pytest.fail("set up"))
+    _jit.kernel(add_one)
+
+
 def test_kernel_hides_no_other_error(monkeypatch):
     def njit(**options):
         raise TypeError("no such option")
@@ -125,6 +130,13 @@ def test_a_change_in_another_file_is_noticed(package):
     (package.folder / "inner.py").write_text(INNER.format(factor=5.0))
     assert package() == (6.0, 0, [])
     assert package() == (6.0, 1, [])
+
+
+def test_a_change_after_the_import_is_not_cached_under_its_name(package):
+    inner, changed = package.folder / "inner.py", INNER.format(factor=5.0) + "\n"
+    change = f"import pathlib; pathlib.Path({str(inner)!r}).write_text({changed!r})"
+    assert package(change) == (3.0, 0, [])
+    assert package() == (6.0, 0, [])
 
 
 def test_a_read_only_package_is_cached_elsewhere(package, tmp_path):
