@@ -30,7 +30,7 @@ from ._neighbors import (
     rank,
     sorts,
 )
-from ._order import pack_keys, replace_top, select_rows, sort_heap, unpack_keys
+from ._order import rank_rows, replace_top, select_rows, sort_heap
 from ._products import FEW, Products, Target, scan
 from ._threads import run_blocks
 from ._tree import Tree, build_tree, tree_with_radii, walk_tree, walk_tree_within
@@ -210,14 +210,8 @@ class Index:
     def _search_rows(self, new: np.ndarray) -> tuple:
         near = self._room(len(new))
         block = self._space.distances(new)
-        if not sorts(self.n, self.k_max):
-            select_rows(block, -1, *near)
-        else:
-            bits = np.uint64(int(self.n - 1).bit_length())
-            keys = np.empty(block.shape, np.uint64)
-            pack_keys(block.view(np.uint64), -1, bits, keys)
-            keys.sort(axis=1)
-            unpack_keys(keys, self.n, block, bits, *near)
+        order = rank_rows if sorts(self.n, self.k_max) else select_rows
+        order(block, -1, *near)
         if self.graph != "symmetric":
             return *near, *_nobody(len(new))
         return *near, *_adopters_of_rows(block, np.ascontiguousarray(self.radii[:, -1]))
