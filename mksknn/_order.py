@@ -60,6 +60,28 @@ def sort_heap(distances, indices):
         _sift_down(distances, indices, d, j, size)
 
 
+@kernel
+def sort_stretch(distances, indices, begin, end):
+    """Sort a stretch of a list by (distance, index): insertion, of far-off entries first (Shell).
+
+    A few dozen entries are the rule. Heaps would be as fast and take thrice as long to compile.
+    """
+    gap = (end - begin) // 2
+    while gap > 0:
+        for e in range(begin + gap, end):
+            d, j = distances[e], indices[e]
+            spot = e
+            while spot - gap >= begin and (
+                distances[spot - gap] > d or (distances[spot - gap] == d and indices[spot - gap] > j)
+            ):
+                distances[spot] = distances[spot - gap]
+                indices[spot] = indices[spot - gap]
+                spot -= gap
+            distances[spot] = d
+            indices[spot] = j
+        gap = 1 if gap == 2 else gap * 5 // 11
+
+
 # ---------------------------------------------------------------------------------------------
 # Whole rows: NumPy's vectorised integer sort on keys that hold distance and index
 
@@ -78,18 +100,19 @@ def rank_rows(
     of index already.
     """
     n_rows, n = block.shape
-    bits = np.uint64(int(n - 1).bit_length())
-    low = (np.uint64(1) << bits) - np.uint64(1)
-    keys = block.view(np.uint64) & ~low
+    bits = (n - 1).bit_length()
+    low = (1 << bits) - 1
+    keys = block.view(np.uint64) & np.uint64(2**64 - 1 - low)
     keys |= np.arange(n, dtype=np.uint64)
     if first >= 0:  # the point itself goes last
-        keys[np.arange(n_rows), first + np.arange(n_rows)] = ~np.uint64(0)
+        keys[np.arange(n_rows), first + np.arange(n_rows)] = 2**64 - 1
         n -= 1
     keys.sort(axis=1)
     mixed = np.empty(n_rows, np.bool_)
-    _unpack_keys(keys, n, block, bits, indices, distances, mixed)
+    if not _unpack_keys(keys, n, block, bits, indices, distances, mixed):
+        return
     for r in np.flatnonzero(mixed):
-        listed = (keys[r, :n] & low).astype(np.int32)
+        listed = (keys[r, :n] & np.uint64(low)).astype(np.int32)
         away = block[r, listed]
         order = np.argsort(away, kind="stable")[: indices.shape[1]]
         indices[r], distances[r] = listed[order], away[order]
@@ -97,11 +120,13 @@ def rank_rows(
 
 @kernel
 def _unpack_keys(keys, n_keys, block, bits, indices, distances, mixed):
-    """Indices and distances out of sorted keys, and whether a row is out of order.
+    """Indices and distances out of sorted keys, and which rows, and how many, are out of order.
 
-    It does not mend such rows: they are rare, and a sort would take a second to compile.
+    It does not mend them: they are rare, and a sort would take a second to compile.
     """
-    low = (np.uint64(1) << bits) - np.uint64(1)
+    shift = np.uint64(bits)
+    low = (np.uint64(1) << shift) - np.uint64(1)
+    found = 0
     k_max = indices.shape[1]
     for r in range(keys.shape[0]):
         last = 0.0
@@ -114,10 +139,12 @@ def _unpack_keys(keys, n_keys, block, bits, indices, distances, mixed):
             out_of_order |= d < last
             last = d
         c = k_max
-        while c < n_keys and keys[r, c] >> bits == keys[r, k_max - 1] >> bits:
+        while c < n_keys and keys[r, c] >> shift == keys[r, k_max - 1] >> shift:
             out_of_order |= block[r, np.int64(keys[r, c] & low)] < last
             c += 1
         mixed[r] = out_of_order
+        found += out_of_order
+    return found
 
 
 @kernel
