@@ -30,10 +30,12 @@ def kernel(function: Callable) -> Callable:
     ``error_model="numpy"`` lets divisions vectorise; fastmath stays off, because kernels decide
     neighbours and evidences. An entrance for C (4 ms of each kernel) is not needed.
     """
-    compiled = njit(nogil=True, error_model="numpy", no_cfunc_wrapper=True)(function)
+    options: dict[str, Any] = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
+    compiled = njit(**options)(function)
     if isinstance(compiled, Dispatcher):  # not where compiling is switched off
-        compiled._cache = _LazyCache(function)
-        compiled._compiler.compile = _without_collection(compiled._compiler.compile)
+        private: Any = compiled
+        private._cache = _LazyCache(function)
+        private._compiler.compile = _without_collection(private._compiler.compile)
     return compiled
 
 

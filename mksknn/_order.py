@@ -70,15 +70,15 @@ def sort_stretch(distances, indices, begin, end):
     while gap > 0:
         for e in range(begin + gap, end):
             d, j = distances[e], indices[e]
-            spot = e
-            while spot - gap >= begin and (
-                distances[spot - gap] > d or (distances[spot - gap] == d and indices[spot - gap] > j)
+            before = e - gap
+            while before >= begin and (
+                distances[before] > d or (distances[before] == d and indices[before] > j)
             ):
-                distances[spot] = distances[spot - gap]
-                indices[spot] = indices[spot - gap]
-                spot -= gap
-            distances[spot] = d
-            indices[spot] = j
+                distances[before + gap] = distances[before]
+                indices[before + gap] = indices[before]
+                before -= gap
+            distances[before + gap] = d
+            indices[before + gap] = j
         gap = 1 if gap == 2 else gap * 5 // 11
 
 
@@ -86,9 +86,7 @@ def sort_stretch(distances, indices, begin, end):
 # Whole rows: NumPy's vectorised integer sort on keys that hold distance and index
 
 
-def rank_rows(
-    block: np.ndarray, first: int, indices: np.ndarray, distances: np.ndarray
-) -> None:
+def rank_rows(block: np.ndarray, first: int, indices: np.ndarray, distances: np.ndarray) -> None:
     """The nearest of each row of a block of distances, as many as `indices` has columns.
 
     Row r is that of training point ``first + r``, which is no neighbour of its own, or of a query

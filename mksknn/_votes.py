@@ -168,11 +168,7 @@ def _combine_values(links, mutual, parts, values, out):
     sums = np.empty((n_graphs, outputs))  # and of weight times target
     means = np.empty((n_graphs, outputs))
     for q in range(links.starts.shape[0] - 1):
-        for a in range(n_graphs):
-            total[a] = 0.0
-            for c in range(outputs):
-                sums[a, c] = 0.0
-        neighbors = 0
+        total[:], sums[:], neighbors = 0.0, 0.0, 0
         for e in range(links.starts[q], links.starts[q + 1]):
             i = links.indices[e]
             first, second = _entries(links.own[e], links.back[e], mutual, n_graphs)
@@ -194,11 +190,7 @@ def _combine_votes(links, mutual, parts, codes, nearest, out):
     sums = np.empty((n_graphs, outputs))
     means = np.empty((n_graphs, outputs))
     for q in range(links.starts.shape[0] - 1):
-        for a in range(n_graphs):
-            total[a] = 0.0
-            for c in range(outputs):
-                sums[a, c] = 0.0
-        neighbors = 0
+        total[:], sums[:], neighbors = 0.0, 0.0, 0
         for e in range(links.starts[q], links.starts[q + 1]):
             code = codes[links.indices[e]]
             first, second = _entries(links.own[e], links.back[e], mutual, n_graphs)

@@ -1,5 +1,6 @@
 """The compile decorator and its cache."""
 
+import gc
 import os
 import subprocess
 import sys
@@ -57,6 +58,21 @@ def test_kernel_releases_the_gil_and_keeps_divisions_plain():
     assert options["error_model"] == "numpy"
     assert not options.get("fastmath", False)
     assert not options.get("parallel", False)
+
+
+@pytest.mark.skipif(numba.config.DISABLE_JIT, reason="nothing is compiled")
+@pytest.mark.parametrize("enabled", [True, False])
+def test_compiling_leaves_the_garbage_collector_as_it_was(enabled):
+    before = gc.isenabled()
+    (gc.enable if enabled else gc.disable)()
+    try:
+        _jit.kernel(add_one)(np.arange(3.0))
+        assert gc.isenabled() == enabled
+        with pytest.raises(numba.TypingError):
+            _jit.kernel(add_one)("no array")
+        assert gc.isenabled() == enabled
+    finally:
+        (gc.enable if before else gc.disable)()
 
 
 # ---------------------------------------------------------------- a package with two kernels
