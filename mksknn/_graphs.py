@@ -291,7 +291,8 @@ def fill_laplacian(
         _fill_rows_with(out, lift, parts.label, start, stop)
 
     run_blocks(work, len(out), max(1, _ENTRIES // len(out)))
-    _add_edges(pairs.rows[: pairs.count[k]], pairs.columns[: pairs.count[k]], out)
+    edges, degree = pairs.count[k], np.zeros(len(out))
+    _add_edges(pairs.rows[:edges], pairs.columns[:edges], degree, out)
 
 
 _ENTRIES = 2**18  # about a tenth of a millisecond's work: less is not worth a thread
@@ -309,8 +310,7 @@ def _fill_rows_with(out, lift, label, start, stop):
 
 
 @kernel
-def _add_edges(rows, columns, out):
-    degree = np.zeros(out.shape[0])
+def _add_edges(rows, columns, degree, out):
     for e in range(rows.shape[0]):
         i, j = rows[e], columns[e]
         out[max(i, j), min(i, j)] -= 1.0
@@ -351,15 +351,22 @@ class Components:
 def components(pairs: Pairs, k: int) -> Components:
     """The connected components of graph k."""
     edges = pairs.count[k]
-    label = _find_components(pairs.n, pairs.rows[:edges], pairs.columns[:edges])
+    parent, label = np.arange(pairs.n), np.empty(pairs.n, np.int64)
+    _find_components(pairs.rows[:edges], pairs.columns[:edges], parent, label)
     return Components(label, np.bincount(label))
 
 
+# Kernels that every first call needs are given the arrays they fill: `np.arange`, `np.cumsum` and
+# even `np.zeros` in a kernel take 0.1 to 0.2 s to compile, as long as all of its loops.
+
+
 @kernel
-def _find_components(n, rows, columns):
-    """Union-find that stops as soon as everything is connected, which is early for large k."""
-    parent = np.arange(n)
-    left = n
+def _find_components(rows, columns, parent, label):
+    """Union-find that stops as soon as everything is connected, which is early for large k.
+
+    At first every point is its own parent.
+    """
+    n = left = parent.shape[0]
     for e in range(rows.shape[0]):
         if left == 1:
             break
@@ -373,7 +380,6 @@ def _find_components(n, rows, columns):
         if i != j:
             parent[max(i, j)] = min(i, j)
             left -= 1
-    label = np.empty(n, np.int64)
     found = 0
     for i in range(n):  # a root is the lowest of its component, so it comes first
         root = parent[i]
@@ -384,17 +390,17 @@ def _find_components(n, rows, columns):
             found += 1
         else:
             label[i] = label[root]
-    return label
 
 
 def roughness(pairs: Pairs, Y: np.ndarray) -> np.ndarray:
     """q_k = tr(Y' L_k Y) for k = 0..k_max: the sum over edges of |y_i - y_j|^2."""
-    return _sum_squares(pairs.rows, pairs.columns, pairs.count, Y)
+    out = np.zeros(len(pairs.count))
+    _sum_squares(pairs.rows, pairs.columns, pairs.count, Y, out)
+    return out
 
 
 @kernel
-def _sum_squares(rows, columns, count, Y):
-    out = np.zeros(count.shape[0])
+def _sum_squares(rows, columns, count, Y, out):
     for k in range(1, count.shape[0]):
         total = 0.0
         for e in range(count[k - 1], count[k]):
@@ -403,23 +409,22 @@ def _sum_squares(rows, columns, count, Y):
                 step = Y[i, c] - Y[j, c]
                 total += step * step
         out[k] = out[k - 1] + total
-    return out
 
 
 def unequal_edges(pairs: Pairs, codes: np.ndarray) -> np.ndarray:
     """Weight of the edges between different classes, for k = 0..k_max."""
-    return _count_unequal(pairs.rows, pairs.columns, pairs.count, codes)
+    out = np.zeros(len(pairs.count))
+    _count_unequal(pairs.rows, pairs.columns, pairs.count, codes, out)
+    return out
 
 
 @kernel
-def _count_unequal(rows, columns, count, codes):
-    out = np.zeros(count.shape[0])
+def _count_unequal(rows, columns, count, codes, out):
     for k in range(1, count.shape[0]):
         unequal = 0
         for e in range(count[k - 1], count[k]):
             unequal += codes[rows[e]] != codes[columns[e]]
         out[k] = out[k - 1] + unequal
-    return out
 
 
 def resistance_sums(

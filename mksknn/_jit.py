@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import gc
 import hashlib
+import os
 import re
 import warnings
 from collections.abc import Callable
@@ -18,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from numba import njit
-from numba.core.caching import FunctionCache, IndexDataCacheFile
+from numba.core.caching import FunctionCache, IndexDataCacheFile, NullCache
 from numba.core.dispatcher import Dispatcher
 
 
@@ -26,14 +28,71 @@ def kernel(function: Callable) -> Callable:
     """Compile lazily, release the GIL, cache on disk where a cache can be written.
 
     ``error_model="numpy"`` lets divisions vectorise; fastmath stays off, because kernels decide
-    neighbours and evidences.
+    neighbours and evidences. An entrance for C (4 ms of each kernel) is not needed.
     """
-    compiled = njit(nogil=True, error_model="numpy")(function)
+    options: dict[str, Any] = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
+    compiled = njit(**options)(function)
     if isinstance(compiled, Dispatcher):  # not where compiling is switched off
-        # no writable place for a cache: a read-only install of a user without a home
-        with contextlib.suppress(RuntimeError, OSError):
-            setattr(compiled, "_cache", _Cache(function))  # noqa: B010  (private to Numba)
+        private: Any = compiled
+        private._cache = _LazyCache(function)
+        private._compiler.compile = _without_collection(private._compiler.compile)
     return compiled
+
+
+def _without_collection(compile_: Callable) -> Callable:
+    """Compile without looking for garbage: 0.8 of 6.6 s, since Numba leaves many objects alive.
+
+    Numba holds its own lock meanwhile, so two threads are never here at once.
+    """
+
+    def paused(*arguments: Any) -> Any:
+        if not gc.isenabled():  # as the user wants it, or a kernel inside a kernel
+            return compile_(*arguments)
+        gc.disable()
+        try:
+            return compile_(*arguments)
+        finally:
+            gc.enable()
+
+    return paused
+
+
+class _LazyCache:
+    """The cache of a kernel, set up when the kernel is first called.
+
+    At import it would take a third of the package's share of the time: a folder tried for each
+    kernel, and all files read.
+    """
+
+    def __init__(self, function: Callable) -> None:
+        self._function = function
+        self._folder = Path(function.__code__.co_filename).parent
+        self._files = _files_at_import(self._folder)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._opened, name)
+
+    @functools.cached_property
+    def _opened(self) -> Any:
+        # a file that has changed: what is in memory is not what it would be stamped as
+        if self._files is not None and self._files == _files(self._folder):
+            # no writable place for a cache: a read-only install of a user without a home
+            with contextlib.suppress(RuntimeError, OSError):
+                return _Cache(self._function)
+        return NullCache()
+
+
+def _files(folder: Path) -> dict[str, tuple[int, int]] | None:
+    """Time and size of the Python files in a folder; None where there is none, as in an archive."""
+    try:
+        with os.scandir(folder) as found:
+            files = [(one.name, one.stat()) for one in found if one.name.endswith(".py")]
+    except OSError:
+        return None
+    return {name: (about.st_mtime_ns, about.st_size) for name, about in files}
+
+
+_files_at_import = functools.cache(_files)
 
 
 class _Cache(FunctionCache):

@@ -518,7 +518,9 @@ def _search_votes(own_votes, weights, bins, J, low, high, score, ratio):
         if x.shape[0] == 0:  # nothing depends on r
             score[c], ratio[c] = level, high
             continue
-        score[c], ratio[c], _ = _branch_and_bound(x * J, h, w, g, level, low, high, start)
+        for b in range(x.shape[0]):
+            x[b] *= J
+        score[c], ratio[c], _ = _branch_and_bound(x, h, w, g, level, low, high, start)
         start = math.log(ratio[c])
         if score[c] > -0.01 * n:  # almost all is cancelled: point by point no digits are lost
             score[c] = 0.0
@@ -559,6 +561,15 @@ def _occupied(histogram):
 
 
 @kernel
+def _sum(values):
+    """``values.sum()``, which Numba takes three times as long to compile."""
+    total = 0.0
+    for c in range(values.shape[0]):
+        total += values[c]
+    return total
+
+
+@kernel
 def _evaluate(t, x, h, w, g, parts, low, high, node):
     """Fill a node at log r = t; `parts` is empty for classes."""
     r = math.exp(t)
@@ -582,7 +593,7 @@ def _evaluate(t, x, h, w, g, parts, low, high, node):
             b2 += 2.0 * max(0.0, square - 2.0 * w[c] * product + w[c] * w[c] * own) / u / u / u
         # Q > 0 unless r^2 underflows: -r < 0 is no eigenvalue of the Laplacian of any of the graphs
         b = max(b, _TINY)
-        s = a - h.sum() * math.log(b)
+        s = a - _sum(h) * math.log(b)
     node[_T], node[_R], node[_S] = t, r, s
     node[_A], node[_A1], node[_A2] = a, a1, a2
     node[_B], node[_B1], node[_B2] = b, b1, b2
@@ -624,7 +635,7 @@ def _slopes(node, total, regression):
 @kernel
 def _climb(node, left, right, x, h, w, g, parts, low, high, trial):
     """Newton's method in log r, uphill from `node` (updated) to a local maximum in left..right."""
-    total, regression = h.sum(), parts.shape[0] > 0
+    total, regression = _sum(h), parts.shape[0] > 0
     evaluations = 0
     stride = 2.0  # where S is not concave, and the most that is trusted where it is
     for _ in range(100):
@@ -674,8 +685,10 @@ def _branch_and_bound(x, h, w, g, level, low, high, start):
     `start` is where in log r to climb first. It does not change the maximum, only the time.
     """
     none = np.empty((0, 3))
-    total = h.sum()
-    scale = max((w * g).sum() / total, 1.0)
+    total, mass = _sum(h), 0.0
+    for c in range(w.shape[0]):
+        mass += w[c] * g[c]
+    scale = max(mass / total, 1.0)
     left, right = math.log(low), math.log(high)
     best, middle, trial = np.empty(9), np.empty(9), np.empty(9)
     _evaluate(min(max(start, left), right), x, h, w, g, none, low, high, best)

@@ -16,7 +16,7 @@ import numpy as np
 
 from ._distances import Space
 from ._metrics import Metric, check_metric, points_and_name
-from ._order import pack_keys, select_rows, unpack_keys
+from ._order import rank_rows, select_rows
 from ._products import Products, Target, scan
 from ._threads import one_thread_each, run_blocks, thread_count
 from ._tree import build_tree, rank_tree
@@ -244,14 +244,10 @@ SORT_BLOCK = 2**17  # entries per block of rows: 1 MB of distances and 1 MB of k
 def _sort_rows(space: Space, indices: np.ndarray, distances: np.ndarray) -> None:
     """Rank whole rows, and keep as many neighbours as `indices` has columns."""
     n = len(indices)
-    bits = np.uint64(int(n - 1).bit_length())
 
     def work(start: int, stop: int) -> None:
         block = space.distances(space.points[start:stop])
-        keys = np.empty(block.shape, np.uint64)
-        pack_keys(block.view(np.uint64), start, bits, keys)
-        keys.sort(axis=1)
-        unpack_keys(keys, n - 1, block, bits, indices[start:stop], distances[start:stop])
+        rank_rows(block, start, indices[start:stop], distances[start:stop])
 
     run_blocks(work, n, max(1, SORT_BLOCK // n))
 

@@ -60,55 +60,89 @@ def sort_heap(distances, indices):
         _sift_down(distances, indices, d, j, size)
 
 
+@kernel
+def sort_stretch(distances, indices, begin, end):
+    """Sort a stretch of a list by (distance, index): insertion, of far-off entries first (Shell).
+
+    A few dozen entries are the rule. Heaps would be as fast and take thrice as long to compile.
+    """
+    gap = (end - begin) // 2
+    while gap > 0:
+        for e in range(begin + gap, end):
+            d, j = distances[e], indices[e]
+            before = e - gap
+            while before >= begin and (
+                distances[before] > d or (distances[before] == d and indices[before] > j)
+            ):
+                distances[before + gap] = distances[before]
+                indices[before + gap] = indices[before]
+                before -= gap
+            distances[before + gap] = d
+            indices[before + gap] = j
+        gap = 1 if gap == 2 else gap * 5 // 11
+
+
 # ---------------------------------------------------------------------------------------------
 # Whole rows: NumPy's vectorised integer sort on keys that hold distance and index
 
 
-@kernel
-def pack_keys(distance_bits, first, bits, keys):
-    """Distance (its highest bits) above, index below; a training point itself goes last.
+def rank_rows(block: np.ndarray, first: int, indices: np.ndarray, distances: np.ndarray) -> None:
+    """The nearest of each row of a block of distances, as many as `indices` has columns.
 
-    Row r is that of training point ``first + r``, or of a query if `first` is negative.
+    Row r is that of training point ``first + r``, which is no neighbour of its own, or of a query
+    if `first` is negative.
 
-    The bits of a non-negative double order as the double does. Those that the index displaces are
-    the last of the mantissa: `unpack_keys` settles pairs that differ only there.
+    Keys hold the distance (its highest bits) above and the index below: the bits of a non-negative
+    double order as the double does. Those that the index displaces are the last of the mantissa. A
+    row in which pairs differ only there is sorted again, by distance; equal ones are in the order
+    of index already.
     """
-    low = (np.uint64(1) << bits) - np.uint64(1)
-    for r in range(keys.shape[0]):
-        for j in range(keys.shape[1]):
-            keys[r, j] = (distance_bits[r, j] & ~low) | np.uint64(j)
-        if first >= 0:
-            keys[r, first + r] = ~np.uint64(0)
+    n_rows, n = block.shape
+    bits = (n - 1).bit_length()
+    low = (1 << bits) - 1
+    keys = block.view(np.uint64) & np.uint64(2**64 - 1 - low)
+    keys |= np.arange(n, dtype=np.uint64)
+    if first >= 0:  # the point itself goes last
+        keys[np.arange(n_rows), first + np.arange(n_rows)] = 2**64 - 1
+        n -= 1
+    keys.sort(axis=1)
+    mixed = np.empty(n_rows, np.bool_)
+    if not _unpack_keys(keys, n, block, bits, indices, distances, mixed):
+        return
+    for r in np.flatnonzero(mixed):
+        listed = (keys[r, :n] & np.uint64(low)).astype(np.int32)
+        away = block[r, listed]
+        order = np.argsort(away, kind="stable")[: indices.shape[1]]
+        indices[r], distances[r] = listed[order], away[order]
 
 
 @kernel
-def unpack_keys(keys, n_keys, block, bits, indices, distances):
-    """Indices and distances out of sorted keys, rows put in the order of (distance, index)."""
-    low = (np.uint64(1) << bits) - np.uint64(1)
+def _unpack_keys(keys, n_keys, block, bits, indices, distances, mixed):
+    """Indices and distances out of sorted keys, and which rows, and how many, are out of order.
+
+    It does not mend them: they are rare, and a sort would take a second to compile.
+    """
+    shift = np.uint64(bits)
+    low = (np.uint64(1) << shift) - np.uint64(1)
+    found = 0
     k_max = indices.shape[1]
-    order_distance = np.empty(n_keys)
-    order_index = np.empty(n_keys, np.int32)
     for r in range(keys.shape[0]):
-        begin = 0
-        while begin < k_max:
-            end = begin
-            top = keys[r, begin] >> bits
-            sorted_run = True
-            while end < n_keys and keys[r, end] >> bits == top:
-                j = np.int64(keys[r, end] & low)
-                order_index[end] = j
-                order_distance[end] = block[r, j]
-                if end > begin and order_distance[end] < order_distance[end - 1]:
-                    sorted_run = False
-                end += 1
-            if not sorted_run:
-                # stable, and the run is in the order of index: ties keep it
-                run = np.argsort(order_distance[begin:end], kind="mergesort")
-                copy_into(order_distance[begin:end][run], order_distance[begin:end])
-                copy_into(order_index[begin:end][run], order_index[begin:end])
-            begin = end
-        copy_into(order_index[:k_max], indices[r])
-        copy_into(order_distance[:k_max], distances[r])
+        last = 0.0
+        out_of_order = False
+        for c in range(k_max):
+            j = np.int64(keys[r, c] & low)
+            d = block[r, j]
+            indices[r, c] = j
+            distances[r, c] = d
+            out_of_order |= d < last
+            last = d
+        c = k_max
+        while c < n_keys and keys[r, c] >> shift == keys[r, k_max - 1] >> shift:
+            out_of_order |= block[r, np.int64(keys[r, c] & low)] < last
+            c += 1
+        mixed[r] = out_of_order
+        found += out_of_order
+    return found
 
 
 @kernel

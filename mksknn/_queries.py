@@ -31,7 +31,7 @@ from ._neighbors import (
     rank,
     sorts,
 )
-from ._order import pack_keys, replace_top, select_rows, sort_heap, unpack_keys
+from ._order import rank_rows, select_rows, sort_stretch
 from ._products import FEW, Products, Target, scan
 from ._threads import run_blocks
 from ._tree import Tree, build_tree, tree_with_radii, walk_tree, walk_tree_within
@@ -203,14 +203,8 @@ class Index:
     def _search_rows(self, new: np.ndarray) -> tuple:
         near = self._room(len(new))
         block = self._space.distances(new)
-        if not sorts(self.n, self.k_max):
-            select_rows(block, -1, *near)
-        else:
-            bits = np.uint64(int(self.n - 1).bit_length())
-            keys = np.empty(block.shape, np.uint64)
-            pack_keys(block.view(np.uint64), -1, bits, keys)
-            keys.sort(axis=1)
-            unpack_keys(keys, self.n, block, bits, *near)
+        order = rank_rows if sorts(self.n, self.k_max) else select_rows
+        order(block, -1, *near)
         if self.graph != "symmetric":
             return *near, *_nobody(len(new))
         return *near, *_adopters_of_rows(block, np.ascontiguousarray(self.radii[:, -1]))
@@ -235,12 +229,12 @@ def _query_route(n: int, k_max: int, space: Space) -> str:
 
 
 @kernel
-def _first_graph(radii, d):
-    """The first graph in which a point at distance d belongs to a list: last among equals."""
-    low, high = 0, radii.shape[0]
+def _first_graph(radii, i, d):
+    """The first graph in which a point at distance d is on the list of i: last among equals."""
+    low, high = 0, radii.shape[1]
     while low < high:
         middle = (low + high) // 2
-        if radii[middle] <= d:
+        if radii[i, middle] <= d:
             low = middle + 1
         else:
             high = middle
@@ -255,64 +249,50 @@ def _join(near_i, near_d, counts, rows, points, distances, enters, radii, never,
     dropped here, because they are listed already.
     """
     n_rows, k = near_i.shape
-    begins = np.zeros(n_rows + 1, np.int64)
+    size = n_rows * k + rows.shape[0]
+    link_i, link_d = np.empty(size, np.int32), np.empty(size)
+    own, back = np.empty(size, np.int32), np.empty(size, np.int32)
+    # Adopters first, each row's behind room for its nearest and all adopters of the rows before:
+    # at their place or behind it.
+    spot = np.empty(n_rows, np.int64)
+    begin = 0
     for r in range(n_rows):
-        begins[r + 1] = begins[r] + counts[r]
-    beyond_i = np.empty(rows.shape[0], np.int32)
-    beyond_d = np.empty(rows.shape[0])
-    spot = begins[:-1].copy()
+        begin += k
+        spot[r] = begin
+        begin += counts[r]
     for e in range(rows.shape[0]):
         r = rows[e]
         edge = near_d[r, k - 1]
         if distances[e] > edge or (distances[e] == edge and points[e] > near_i[r, k - 1]):
-            beyond_i[spot[r]] = points[e]
-            beyond_d[spot[r]] = distances[e]
+            link_i[spot[r]] = points[e]
+            link_d[spot[r]] = distances[e]
             spot[r] += 1
 
-    size = n_rows * k
+    starts = np.empty(n_rows + 1, np.int64)
+    begin = end = np.int64(0)  # of plain zeros, the sort would be compiled for literals as well
     for r in range(n_rows):
-        size += spot[r] - begins[r]
-    starts = np.zeros(n_rows + 1, np.int64)
-    link_i = np.empty(size, np.int32)
-    link_d = np.empty(size)
-    own = np.full(size, never, np.int32)
-    back = np.full(size, never, np.int32)
-    end = 0
-    for r in range(n_rows):
+        starts[r] = end
         for c in range(k):
-            i = near_i[r, c]
-            if graph > 0:
-                first = _first_graph(radii[i], near_d[r, c])
-                if graph == 1 and first == never:
-                    continue
-                back[end] = first
-            link_i[end] = i
+            first = never if graph == 0 else _first_graph(radii, near_i[r, c], near_d[r, c])
+            if graph == 1 and first == never:
+                continue
+            link_i[end] = near_i[r, c]
             link_d[end] = near_d[r, c]
             own[end] = enters[c]
+            back[end] = first
             end += 1
-        begin = end
-        end += spot[r] - begins[r]
-        if end > begin:
-            _sort_into(
-                beyond_i[begins[r] : spot[r]],
-                beyond_d[begins[r] : spot[r]],
-                link_i[begin:end],
-                link_d[begin:end],
-            )
-            for e in range(begin, end):
-                back[e] = _first_graph(radii[link_i[e]], link_d[e])
-        starts[r + 1] = end
+        beyond = end
+        for e in range(begin + k, spot[r]):
+            link_i[end] = link_i[e]
+            link_d[end] = link_d[e]
+            end += 1
+        sort_stretch(link_d, link_i, beyond, end)
+        for e in range(beyond, end):
+            own[e] = never
+            back[e] = _first_graph(radii, link_i[e], link_d[e])
+        begin += k + counts[r]
+    starts[n_rows] = end
     return starts, link_i[:end], link_d[:end], own[:end], back[:end]
-
-
-@kernel
-def _sort_into(from_i, from_d, to_i, to_d):
-    """Sort by (distance, index): through a heap that starts full of entries beyond any other."""
-    to_d[:] = np.inf
-    to_i[:] = 2147483647
-    for e in range(from_i.shape[0]):
-        replace_top(to_d, to_i, from_d[e], from_i[e])
-    sort_heap(to_d, to_i)
 
 
 # ---------------------------------------------------------------------------------------------
@@ -322,12 +302,13 @@ def _sort_into(from_i, from_d, to_i, to_d):
 @kernel
 def _adopters_of_rows(block, radii):
     """Everyone with the query inside their radius: counts by row, and (row, point, distance)."""
-    counts = np.zeros(block.shape[0], np.int64)
+    counts = np.empty(block.shape[0], np.int64)
     size = 0
     for r in range(block.shape[0]):
+        before = size
         for j in range(block.shape[1]):
-            counts[r] += block[r, j] < radii[j]
-        size += counts[r]
+            size += block[r, j] < radii[j]
+        counts[r] = size - before
     rows = np.empty(size, np.int32)
     points = np.empty(size, np.int32)
     distances = np.empty(size)

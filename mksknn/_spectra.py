@@ -102,9 +102,11 @@ def local_stand_in(pairs: Pairs, k: int, triangles: np.ndarray | None = None) ->
     if triangles is None:
         triangles = Triangles(pairs).of(k)
     edges = pairs.count[k]
-    starts, ends = _adjacency(pairs.n, pairs.rows[:edges], pairs.columns[:edges])
+    starts = np.append(0, np.cumsum(degrees(pairs, k)))
+    ends = np.empty(2 * edges, np.int32)
+    _fill_ends(pairs.rows[:edges], pairs.columns[:edges], starts[:-1].copy(), ends)
     nodes, weights = np.empty((pairs.n, 2)), np.empty((pairs.n, 2))
-    _two_steps(starts, ends, triangles, nodes, weights)
+    _two_steps(starts, ends, triangles, np.zeros(pairs.n), nodes, weights)
     return StandIn(nodes.ravel(), weights.ravel(), 4)
 
 
@@ -185,28 +187,22 @@ def _add_triangles(rows, columns, starts, size, ends, weights, mark, triangles):
 
 
 @kernel
-def _adjacency(n, rows, columns):
-    """Who is joined to whom, by starts and ends; a weight of two stands there twice."""
-    starts = np.zeros(n + 1, np.int64)
-    for e in range(rows.shape[0]):
-        starts[rows[e] + 1] += 1
-        starts[columns[e] + 1] += 1
-    starts = np.cumsum(starts)
-    spot = starts[:-1].copy()
-    ends = np.empty(2 * rows.shape[0], np.int32)
+def _fill_ends(rows, columns, spot, ends):
+    """Who is joined to whom, from each vertex's spot on; a weight of two stands there twice."""
     for e in range(rows.shape[0]):
         i, j = rows[e], columns[e]
         ends[spot[i]] = j
         spot[i] += 1
         ends[spot[j]] = i
         spot[j] += 1
-    return starts, ends
 
 
 @kernel
-def _two_steps(starts, ends, triangles, nodes, weights):
-    """T_i = [[d_i, b], [b, a]]: b^2 = sum w_ij^2, a = (sum w_ij^2 d_j - triangles) / b^2."""
-    weight = np.zeros(triangles.shape[0])
+def _two_steps(starts, ends, triangles, weight, nodes, weights):
+    """T_i = [[d_i, b], [b, a]]: b^2 = sum w_ij^2, a = (sum w_ij^2 d_j - triangles) / b^2.
+
+    All entries of `weight` are 0, before and after.
+    """
     for i in range(triangles.shape[0]):
         degree = float(starts[i + 1] - starts[i])
         for e in range(starts[i], starts[i + 1]):

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from ._jit import kernel
-from ._names import GRAPHS, Graph, Ties
+from ._names import Graph, Ties
 from ._queries import Links
 from ._targets import Targets
 
@@ -158,116 +158,107 @@ def combine(links: Links, voters: Voters, blend: Blend, graph: Graph, ties: Ties
     The links must be those of the graphs ``blend.ks``.
     """
     out = Votes.empty(len(links.closest), voters)
-    code = GRAPHS.index(graph)
+    mutual = graph == "mutual"
     if voters.classes is None:
-        _combine_values(links, code, blend.parts, voters.values, out)
+        _combine_values(links, mutual, blend.parts, voters.values, out)
     else:
-        _combine_votes(links, code, blend.parts, voters.codes, ties == "nearest", out)
+        _combine_votes(links, mutual, blend.parts, voters.codes, ties == "nearest", out)
     return out
 
 
 @kernel
-def _combine_values(links, graph, parts, values, out):
+def _combine_values(links, mutual, parts, values, out):
     n_graphs, outputs = parts.begins.shape[0] - 1, out.mean.shape[1]
     total = np.empty(n_graphs)  # sum of the weights in each graph
     sums = np.empty((n_graphs, outputs))  # and of weight times target
     means = np.empty((n_graphs, outputs))
     for q in range(links.starts.shape[0] - 1):
-        out.n_neighbors[q] = _add_values(links, q, graph, values, total, sums)
+        total[:], sums[:], neighbors = 0.0, 0.0, 0
+        for e in range(links.starts[q], links.starts[q + 1]):
+            i = links.indices[e]
+            first, second = _entries(links.own[e], links.back[e], mutual, n_graphs)
+            neighbors += min(first, second) < n_graphs
+            for a in (first, second):
+                if a < n_graphs:
+                    total[a] += 1.0
+                    for c in range(outputs):
+                        sums[a, c] += values[i, c]
+        out.n_neighbors[q] = neighbors
         _average(parts, q, total, sums, means, out)
 
 
 @kernel
-def _combine_votes(links, graph, parts, codes, nearest, out):
+def _combine_votes(links, mutual, parts, codes, nearest, out):
     n_graphs, outputs = parts.begins.shape[0] - 1, out.mean.shape[1]
     classes = out.probability.shape[1]
     total = np.empty(n_graphs)
     sums = np.empty((n_graphs, outputs))
     means = np.empty((n_graphs, outputs))
     for q in range(links.starts.shape[0] - 1):
-        out.n_neighbors[q] = _count_votes(links, q, graph, codes, classes, total, sums)
+        total[:], sums[:], neighbors = 0.0, 0.0, 0
+        for e in range(links.starts[q], links.starts[q + 1]):
+            code = codes[links.indices[e]]
+            first, second = _entries(links.own[e], links.back[e], mutual, n_graphs)
+            neighbors += min(first, second) < n_graphs
+            for a in (first, second):
+                if a < n_graphs:
+                    total[a] += 1.0
+                    sums[a, code] += 1.0
+                    if outputs > classes:
+                        sums[a, classes] += 1.0 if code else -1.0
+        out.n_neighbors[q] = neighbors
         left = _average(parts, q, total, sums, means, out)
         for c in range(classes):
             out.probability[q, c] = out.mean[q, c] + left / classes
         # equal votes make equal means; averages are equal only up to rounding
-        score = out.mean[q] if parts.ratio.shape[0] == 1 else out.probability[q]
-        best = score[0]
-        for c in range(1, classes):
-            best = max(best, score[c])
+        score, slack = out.mean, 0.0
         if parts.ratio.shape[0] > 1:
-            best *= 1.0 - _TIE
-        out.winner[q] = _elect(links, q, graph, n_graphs, codes, classes, score, best, nearest)
+            score, slack = out.probability, _TIE
+        best = score[q, 0]
+        for c in range(1, classes):
+            best = max(best, score[q, c])
+        best *= 1.0 - slack
+        # the winner, among the classes whose score reaches the best
+        if nearest:
+            out.winner[q] = codes[links.closest[q]]
+            for e in range(links.starts[q], links.starts[q + 1]):
+                first, second = _entries(links.own[e], links.back[e], mutual, n_graphs)
+                code = codes[links.indices[e]]
+                if min(first, second) < n_graphs and score[q, code] >= best:
+                    out.winner[q] = code
+                    break
+        else:
+            for c in range(classes):
+                if score[q, c] >= best:
+                    out.winner[q] = c
+                    break
 
 
 @kernel
-def _entries(links, e, graph, never):
+def _entries(own, back, mutual, never):
     """The graphs in which a link gets its first and its second unit of weight."""
-    own, back = np.int64(links.own[e]), np.int64(links.back[e])
-    if graph == 0:
-        return own, never
-    if graph == 1:
-        return max(own, back), never
-    return own, back
-
-
-@kernel
-def _count_votes(links, q, graph, codes, classes, total, sums):
-    """Votes for each class in each graph; returns the number of neighbours."""
-    total[:] = 0.0
-    sums[:] = 0.0
-    n_graphs, outputs = sums.shape
-    neighbors = 0
-    for e in range(links.starts[q], links.starts[q + 1]):
-        code = codes[links.indices[e]]
-        first, second = _entries(links, e, graph, n_graphs)
-        neighbors += min(first, second) < n_graphs
-        for a in (first, second):
-            if a < n_graphs:
-                total[a] += 1.0
-                sums[a, code] += 1.0
-                if outputs > classes:
-                    sums[a, classes] += 1.0 if code else -1.0
-    _accumulate(total, sums)
-    return neighbors
-
-
-@kernel
-def _add_values(links, q, graph, values, total, sums):
-    """Sums of the neighbours' values in each graph; returns the number of neighbours."""
-    total[:] = 0.0
-    sums[:] = 0.0
-    n_graphs, outputs = sums.shape
-    neighbors = 0
-    for e in range(links.starts[q], links.starts[q + 1]):
-        first, second = _entries(links, e, graph, n_graphs)
-        neighbors += min(first, second) < n_graphs
-        for a in (first, second):
-            if a < n_graphs:
-                total[a] += 1.0
-                for c in range(outputs):
-                    sums[a, c] += values[links.indices[e], c]
-    _accumulate(total, sums)
-    return neighbors
-
-
-@kernel
-def _accumulate(total, sums):
-    """Each graph holds the links of those before it."""
-    for a in range(1, sums.shape[0]):
-        total[a] += total[a - 1]
-        for c in range(sums.shape[1]):
-            sums[a, c] += sums[a - 1, c]
+    if mutual:
+        return max(own, back), np.int32(never)
+    return own, back  # of k-NN, no point links back
 
 
 @kernel
 def _average(parts, q, total, sums, means, out):
-    """Means and variances of query q over all pairs; returns the mass that no vote has taken."""
+    """Means and variances of query q over all pairs; returns the mass that no vote has taken.
+
+    Total and sums come by the graph in which links begin.
+    """
     n_graphs, outputs = sums.shape
     left = 0.0
     out.within[q] = 0.0
-    out.mean[q] = 0.0
-    out.between[q] = 0.0
+    for c in range(outputs):
+        out.mean[q, c] = 0.0
+        out.between[q, c] = 0.0
     for a in range(n_graphs):
+        if a > 0:  # each graph holds the links of those before it
+            total[a] += total[a - 1]
+            for c in range(outputs):
+                sums[a, c] += sums[a - 1, c]
         begin, end = parts.begins[a], parts.begins[a + 1]
         mass = 0.0
         inverse = 0.0  # the mean of 1 / (sum w + r)
@@ -303,19 +294,3 @@ def _average(parts, q, total, sums, means, out):
             step = means[a, c] - out.mean[q, c]
             out.between[q, c] += mass * step * step
     return left
-
-
-@kernel
-def _elect(links, q, graph, n_graphs, codes, classes, score, best, nearest):
-    """The class that wins, among those whose score reaches the best."""
-    if nearest:
-        for e in range(links.starts[q], links.starts[q + 1]):
-            first, second = _entries(links, e, graph, n_graphs)
-            code = codes[links.indices[e]]
-            if min(first, second) < n_graphs and score[code] >= best:
-                return code
-        return codes[links.closest[q]]
-    for c in range(classes):
-        if score[c] >= best:
-            return np.int32(c)
-    return np.int32(0)

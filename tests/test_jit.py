@@ -1,5 +1,6 @@
 """The compile decorator and its cache."""
 
+import gc
 import os
 import subprocess
 import sys
@@ -36,6 +37,11 @@ def test_kernel_falls_back_where_nothing_can_be_cached(monkeypatch, error):
     assert not compiled.stats.cache_path
 
 
+def test_kernel_sets_up_no_cache_before_it_is_called(monkeypatch):
+    monkeypatch.setattr(_jit, "_Cache", lambda function: pytest.fail("set up"))
+    _jit.kernel(add_one)
+
+
 def test_kernel_hides_no_other_error(monkeypatch):
     def njit(**options):
         raise TypeError("no such option")
@@ -52,6 +58,21 @@ def test_kernel_releases_the_gil_and_keeps_divisions_plain():
     assert options["error_model"] == "numpy"
     assert not options.get("fastmath", False)
     assert not options.get("parallel", False)
+
+
+@pytest.mark.skipif(numba.config.DISABLE_JIT, reason="nothing is compiled")
+@pytest.mark.parametrize("enabled", [True, False])
+def test_compiling_leaves_the_garbage_collector_as_it_was(enabled):
+    before = gc.isenabled()
+    (gc.enable if enabled else gc.disable)()
+    try:
+        _jit.kernel(add_one)(np.arange(3.0))
+        assert gc.isenabled() == enabled
+        with pytest.raises(numba.TypingError):
+            _jit.kernel(add_one)("no array")
+        assert gc.isenabled() == enabled
+    finally:
+        (gc.enable if before else gc.disable)()
 
 
 # ---------------------------------------------------------------- a package with two kernels
@@ -125,6 +146,13 @@ def test_a_change_in_another_file_is_noticed(package):
     (package.folder / "inner.py").write_text(INNER.format(factor=5.0))
     assert package() == (6.0, 0, [])
     assert package() == (6.0, 1, [])
+
+
+def test_a_change_after_the_import_is_not_cached_under_its_name(package):
+    inner, changed = package.folder / "inner.py", INNER.format(factor=5.0) + "\n"
+    change = f"import pathlib; pathlib.Path({str(inner)!r}).write_text({changed!r})"
+    assert package(change) == (3.0, 0, [])
+    assert package() == (6.0, 0, [])
 
 
 def test_a_read_only_package_is_cached_elsewhere(package, tmp_path):

@@ -230,6 +230,8 @@ def test_keys_that_share_their_high_bits():
     expected = plain_ranks(D, n - 1, own=True)
     assert_same(mksknn.neighbors(D, metric="precomputed"), expected)
     assert_same(rank(D, n - 1, "precomputed", "scan"), expected)
+    for k_max in (1, 20, 300):  # the last of which are told from the first that are left out
+        assert_same(rank(D, k_max, "precomputed", "sort"), plain_ranks(D, k_max, own=True))
 
 
 @pytest.mark.parametrize("d", [1, 3, 5, 20])
