@@ -107,22 +107,30 @@ def local_bound(problem: Problem, k: int, triangles: np.ndarray | None = None) -
     return _peak(problem, k, local_stand_in(problem.pairs, k, triangles))[0]
 
 
+def foretell(
+    problem: Problem, k: int, triangles: np.ndarray | None = None
+) -> tuple[float, float]:
+    """What the best evidence of graph k should be, and at which ratio."""
+    return _foretold_peak(problem, k, Foretold(problem.pairs, k, triangles))
+
+
 def guess_ratio(problem: Problem, k: int, triangles: np.ndarray | None = None) -> float:
     """Where the peak of graph k should be."""
-    return _foretold_peak(problem, k, Foretold(problem.pairs, k, triangles))
+    return foretell(problem, k, triangles)[1]
 
 
 _AROUND = np.exp(np.linspace(-2.0, 2.0, 81))
 
 
-def _foretold_peak(problem: Problem, k: int, foretold: Foretold) -> float:
-    """The best ratio, were the determinants those foretold."""
+def _foretold_peak(problem: Problem, k: int, foretold: Foretold) -> tuple[float, float]:
+    """The best evidence and its ratio, were the determinants those foretold."""
     low, high = problem.ratio_bounds
     profile, start = problem.profile(k), _peak(problem, k, foretold.random)[1]
     ratios = np.clip(start * _AROUND, low, high)
     logdets = foretold.logdets(ratios)
     values = [profile.value(r, d) for r, d in zip(ratios.tolist(), logdets.tolist())]
-    return float(ratios[np.argmax(values)])
+    best = int(np.argmax(values))
+    return values[best], float(ratios[best])
 
 
 def _peak(problem: Problem, k: int, stand_in: StandIn) -> tuple[float, float]:
@@ -160,7 +168,7 @@ class Trials:
         self._profile, self._foretold = problem.profile(k), Foretold(problem.pairs, k, triangles)
         self._stand_in = self._foretold.stand_in
         low, high = problem.ratio_bounds
-        ratios = _foretold_peak(problem, k, self._foretold) * np.cumprod(_STEPS)
+        ratios = _foretold_peak(problem, k, self._foretold)[1] * np.cumprod(_STEPS)
         self.ratios = np.unique(np.concatenate([ratios[(ratios > low) & (ratios < high)], [high]]))
         self._logdets = self._stand_in.logdets(self.ratios)
         values = [self._profile.value(r, d) for r, d in zip(self.ratios, self._logdets)]
