@@ -240,9 +240,8 @@ class Judge:
     ) -> np.ndarray:
         """What each change of a column's squares promises: its bound less the state's slack."""
         a, b = state.at
-        bounds = [
-            self.bounds(self.rank(squares, int(self.ks[a]), *change), a)[1][b] for change in changes
-        ]
+        k, ratio = int(self.ks[a]), RATIOS[b : b + 1]
+        bounds = [self.bounds(self.rank(squares, k, *change), a, ratio)[1][0] for change in changes]
         return np.array(bounds) - state.slack
 
     def log_score(
@@ -291,12 +290,14 @@ class Judge:
             _select_moved(squares, column, step, lists, away)
         return pairs_by_rank(Neighbors(lists, away), self.graph)
 
-    def bounds(self, pairs: Pairs, a: int) -> tuple[Profile, np.ndarray]:
-        """Upper bounds of the evidence at a k of the grid and all ratios."""
+    def bounds(
+        self, pairs: Pairs, a: int, ratios: np.ndarray = RATIOS
+    ) -> tuple[Profile, np.ndarray]:
+        """Upper bounds of the evidence at a k of the grid and some ratios."""
         t, k = self.targets, int(self.ks[a])
         profile = Profile.of(t, t.roughness(pairs)[k])
-        logdets = bound_logdets(pairs, k, RATIOS)
-        values = [profile.value(*pair) for pair in zip(RATIOS.tolist(), logdets.tolist())]
+        logdets = bound_logdets(pairs, k, ratios)
+        values = [profile.value(*pair) for pair in zip(ratios.tolist(), logdets.tolist())]
         return profile, np.array(values)
 
 
