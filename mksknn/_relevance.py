@@ -1,10 +1,10 @@
 """A weight for each column: a search by evidence, from columns found by leave-one-out.
 
-The search asks for the evidence of hundreds of graphs. The squared distances are
-kept, and a change of one column is an update; of each graph only the lists of one k are made; and
-its determinant is bounded by the degrees and the edges (docs/theory). By how much the bound
-exceeds the value hardly changes from one graph to the next, so that it foretells the gain to a nat
-or two, and only what promises to gain is factorized.
+The search asks for the evidence of hundreds of graphs. The squared distances are kept, and a change
+of one column is an update; of each graph only the lists of one k are made; and its determinant is
+bounded by the degrees and the edges (docs/theory). By how much the bound exceeds the value hardly
+changes from one graph to the next, so that it foretells the gain to a nat or two, and only what
+promises to gain is factorized.
 """
 
 from __future__ import annotations
