@@ -41,9 +41,9 @@ class Metric:
     compared : dict
         What each family got: `log_total` of its posterior, by the criterion asked for.
     held_out : dict
-        What each family gained over "scale", in nats of leave-one-out log score, when learned on
-        one half of the points and judged on the other, both ways round. A family below 2, or below
-        four fifths of the best, could not win.
+        What each family gained over "scale", in nats of leave-one-out log score of points that it
+        was not learned from, one part of all points after another. A family below 2, or below four
+        fifths of the best, could not win.
     criterion : str
         What `compared` holds: "evidence" or "loo_log".
     center : ndarray of float64, shape (d,)

@@ -11,7 +11,8 @@ import pytest
 import mksknn
 from mksknn import _learning
 from mksknn._graphs import pairs_by_rank
-from mksknn._learning import _RATIOS, _Judge, _squares, bound_logdets
+from mksknn._learning import _Data, _folds
+from mksknn._relevance import RATIOS, Grid, Judge, bound_logdets, squared
 from mksknn._targets import encode
 from mksknn._threads import limit_threads
 
@@ -448,38 +449,37 @@ def test_bounds_and_values_of_the_judge(graph, kind):
     X = rng.normal(size=(24, 3)) if kind == "normal" else rng.integers(0, 3, (24, 3)).astype(float)
     y = rng.permutation(np.arange(24) % 3)
     targets = encode(y, 24, "auto", "auto", True)
-    judge = _Judge(targets, graph, 23)
-    pairs = judge._rank(_squares(X), 20)
-    rows, columns = np.arange(len(judge.ks[judge.ks <= 20])), np.arange(len(_RATIOS))
-    profiles, bounds = judge._bounds(pairs, rows, columns)
-    logdets = bound_logdets(pairs, judge.ks[rows], _RATIOS)
+    judge = Judge(targets, graph, 23)
+    grid = Grid(judge, squared(X))
     Y, m, constant = naive.targets(y)[:3]
-    for a, k in enumerate(judge.ks[rows]):
+    for a, k in enumerate(judge.ks[judge.ks <= 20]):
+        bounds = grid.bounds(a)[1]
+        logdets = bound_logdets(grid.pairs, int(k), RATIOS)
         W = naive.weights(X, int(k), graph)
         L = naive.laplacian(W)
         degree = W.sum(axis=1)
-        for b, ratio in enumerate(_RATIOS):
+        for b, ratio in enumerate(RATIOS):
             B = W / np.sqrt(np.outer(degree + ratio, degree + ratio))
             literal = np.log(degree + ratio).sum() - 0.5 * np.trace(B @ B)
             truth = np.log(np.linalg.eigvalsh(L) + ratio).sum()
-            assert logdets[a, b] == pytest.approx(literal, rel=1e-12)
-            assert logdets[a, b] >= truth
-            exact = judge._exact(pairs, (a, b), profiles[a])
+            assert logdets[b] == pytest.approx(literal, rel=1e-12)
+            assert logdets[b] >= truth
+            exact = grid.state(a, b).value
             assert exact == pytest.approx(naive.profile(W, Y, m, constant, ratio), rel=1e-10)
-            assert bounds[a, b] >= exact
+            assert bounds[b] >= exact
 
 
 def test_updated_distances_rank_as_new_ones():
     rng = np.random.default_rng(5)
     X = rng.normal(size=(60, 4))
-    judge = _Judge(
+    judge = Judge(
         encode(rng.permutation(np.arange(60) % 2), 60, "auto", "auto", True), "mutual", 59
     )
     for level in (0.0, 0.5, 2.0):
         changed = X.copy()
         changed[:, 2] *= level
-        fresh = judge._rank(_squares(changed), 9)
-        moved = judge._rank(_squares(X), 9, np.ascontiguousarray(X[:, 2]), level**2 - 1.0)
+        fresh = judge.rank(squared(changed), 9)
+        moved = judge.rank(squared(X), 9, np.ascontiguousarray(X[:, 2]), level**2 - 1.0)
         for one, other in ((fresh.rows, moved.rows), (fresh.columns, moved.columns)):
             np.testing.assert_array_equal(one, other)
         want = pairs_by_rank(mksknn.neighbors(changed, 9), "mutual")
@@ -488,17 +488,59 @@ def test_updated_distances_rank_as_new_ones():
 
 def test_totals_are_those_of_the_posterior():
     X, y = xor(80)
-    low, high = _RATIOS[0], _RATIOS[-1]
+    low, high = RATIOS[0], RATIOS[-1]
     targets = encode(y, 80, "auto", "auto", True)
     for points in (X, X[:, :2]):
-        total = _Judge(targets, "symmetric", 79).log_total(_squares(points))
+        judge, squares = Judge(targets, "symmetric", 79), squared(points)
+        total = judge.log_total(squares, judge.best(squares))
         exact = mksknn.posterior(points, y, ratio_bounds=(low, high))
         share = np.log(np.log(high / low) / np.log(1e12))  # of the default bounds
         assert total == pytest.approx(exact.log_total + share, abs=1.0)
 
 
+@pytest.mark.uncompiled
+@pytest.mark.parametrize("graph", ["mutual", "symmetric", "knn"])
+@pytest.mark.parametrize("kind", ["classes", "values", "outputs"])
+def test_log_scores_of_parts_make_up_that_of_all(graph, kind):
+    rng = np.random.default_rng(6)
+    X = rng.normal(size=(40, 2))
+    y = rng.permutation(np.arange(40) % 3)
+    if kind != "classes":
+        y = rng.normal(size=40 if kind == "values" else (40, 2))
+    targets = encode(y, 40, "auto", "auto", True)
+    data = _Data(X, targets, graph, 39)
+    folds = _folds(data)
+    assert len(folds) == 10
+    np.testing.assert_array_equal(np.sort(np.concatenate(folds)), np.arange(40))
+    sums = np.sum([data.left_out(np.eye(2), rows) for rows in folds], axis=0)
+    assert sums.shape[1] == (data.judge.ks <= 39).sum()
+    Y = targets.values
+    for a, k in enumerate(data.judge.ks):
+        W = naive.weights(X, int(k), graph)
+        for b, r in enumerate(RATIOS):
+            rise = W.sum(axis=1) + r
+            if kind == "classes":
+                want = np.log(((W * (y[:, None] == y)).sum(axis=1) + r / 3.0) / rise).sum(), 0.0
+            else:
+                off = Y - W @ Y / rise[:, None]
+                want = np.log(rise).sum(), (rise[:, None] * off**2).sum()
+            np.testing.assert_allclose(sums[:, a, b], want, rtol=1e-9, atol=1e-9)
+
+
+def test_columns_that_noise_hides_are_found():
+    # a quarter of the labels says nothing, and 13 of 15 columns
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(120, 15))
+    y = np.digitize(X[:, 3] + 0.7 * X[:, 8], [-0.5, 0.5])
+    y = np.where(rng.random(120) < 0.25, rng.integers(0, 3, 120), y)
+    metric = mksknn.learn_metric(X, y, families=["relevance"])
+    assert metric.name == "relevance"
+    assert metric.relevance[[3, 8]].min() > 0.0 and np.median(metric.relevance) == 0.0
+
+
 def test_most_candidates_die_by_the_bound(counted):
     X, y = xor(150, noise=8)
     mksknn.learn_metric(X, y, families=["relevance"])
-    steps = 3 * 2 * 10 * 4  # two passes at least, over ten columns, on all points and on two halves
+    parts = 1 + 8  # all of 150 points, and without an eighth of them
+    steps = parts * 2 * 10 * 4  # two passes at least, over ten columns
     assert counted["cholesky"] < steps

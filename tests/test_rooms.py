@@ -14,7 +14,7 @@ ROOMS = """
     _version _names _jit _validation _threads _lapack _order _distances _products _tree _metrics
     _neighbors _queries _graphs _targets _determinants _search _dense _inverse _cholmod _sparse
     _spectra _plan _problem _tails _bounds _enclosures _race _evidence _loo _selection _quadrature
-    _posterior _votes _archive _prediction _learning _plotting _config
+    _posterior _votes _archive _prediction _relevance _learning _plotting _config
 """.split()
 
 FIRST_ROUND = """
