@@ -35,7 +35,7 @@ _ALL = 256  # of so few points all are ranked at once: no pass over the pairs ne
 # times as long as no limit (letter 2,000 x 16, phoneme 2,500 x 5).
 _DEEP = 96
 _ROUND = 4  # k enclosed against one floor; fixed, so that no answer depends on the workers
-_MANY = 16  # so many rivals, the most promising one is looked for: it may raise the floor
+_MANY = 16  # so many rivals, the one of which most is foretold is looked for
 _FEW = 8  # an anchor costs as much as three factorizations or more, ruling out one k one to three
 # Anchors go on if the last one ruled out a tenth of the k; a sparse one, which takes as long as
 # enclosing five k at n = 30,000 (2-D), also so many of them.
@@ -81,12 +81,16 @@ class Standing:
     def lead(self) -> int:
         """Position of the most promising ranked k: the highest bound, each as good as it comes."""
         ranked = np.flatnonzero(self.problem.ks <= self.problem.depth)
-        self._bound_by_degrees(ranked)
         while True:
             at = int(ranked[np.argmax(self.upper[ranked])])
             if self.level[at] >= LOCAL:
                 return at
-            self._bound_locally(at)
+            if self.level[at] == DIAGONAL:
+                self._bound_locally(at)
+                continue
+            loose = ranked[self.level[ranked] == IDENTITY]
+            highest = np.argsort(-self.upper[loose], kind="stable")[:_MANY]
+            self._bound_by_degrees(np.sort(loose[highest]))
 
     def improve(self, floor: float) -> None:
         """Bound every k above the floor as well as the cheap bounds can, ranking where needed."""
@@ -273,7 +277,8 @@ def find_best(problem: Problem, executor: object, progress: Progress) -> Standin
     standing = Standing(problem, executor, progress)
     progress.say("ruling out")
     standing.enclose(np.array([standing.lead()]), -math.inf)
-    searching = problem.sigmas is None
+    # a reduction is as cheap as what could be foretold
+    searching = problem.sigmas is None and not problem.plan.reduces(problem.values)
     while True:
         floor = float(standing.lower.max())
         standing.improve(floor)
