@@ -124,6 +124,7 @@ def test_complete_graph(n, graph, backend):
             assert opened.logdet(ratio) == pytest.approx(expected, rel=1e-13, abs=1e-12)
 
 
+@pytest.mark.uncompiled
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_path(backend):
     """Equally spaced points, each linked to the one before and after it."""
@@ -157,6 +158,7 @@ def test_many_ratios_at_once():
             np.testing.assert_array_equal(opened.logdets(ratios), expected)
 
 
+@pytest.mark.uncompiled
 @pytest.mark.parametrize("graph", GRAPHS)
 @pytest.mark.parametrize("ratio", [1e-6, 0.5, 1e6])
 def test_an_anchor_knows_the_resistances_of_every_graph(graph, ratio):
@@ -195,6 +197,7 @@ def test_what_a_backend_cannot_do_it_says():
     assert not single.free_ratios and single.resistance_sums(1.0) is not None
 
 
+@pytest.mark.uncompiled
 @pytest.mark.parametrize("graph", GRAPHS)
 def test_what_is_known_of_a_spectrum(graph):
     for name in POINTS:

@@ -216,7 +216,7 @@ INTERRUPTED = """
 import os, signal, sys, threading, time
 import numpy as np
 import mksknn
-from mksknn import _cholmod, _dense, _sparse
+from mksknn import _cholmod, _dense, _sparse, _threads
 
 rng = np.random.default_rng(0)
 n = {n}
@@ -251,6 +251,7 @@ except KeyboardInterrupt:
 """
 DENSE = "[(_dense, 'cholesky'), (_dense, 'tridiagonalize')]"
 SPARSE = "[(_sparse.SuperLU, 'logdet')]"
+PIECES = "[(_threads, 'check_stop')]"  # asked before each piece of work
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no SIGINT to one process")
@@ -267,11 +268,37 @@ SPARSE = "[(_sparse.SuperLU, 'logdet')]"
     ],
 )
 def test_ctrl_c_ends_a_call_before_the_next_factorization(call, n, at, routines):
+    later, after = interrupted(call, n, at, routines)
+    assert later <= 2 and after <= 1
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no SIGINT to one process")
+@pytest.mark.parametrize(
+    ("call", "n"),
+    [
+        ("mksknn.neighbors(X, 5)", 20_000),  # a tree
+        ("mksknn.neighbors(np.hstack([X] * 7), 5)", 3_000),  # products
+        ("mksknn.neighbors(X)", 3_000),  # whole rows
+        ("mksknn.loo_curve(X, noise)", 1_500),
+        ("mksknn.predict(X, noise, X + 0.1, k=5)", 20_000),
+        ("mksknn.learn_metric(X, smooth)", 400),
+        ("mksknn.select_k(X, smooth)", 3_000),  # the pass over all pairs, for the k beyond 48
+    ],
+)
+def test_ctrl_c_ends_a_call_before_the_next_piece_of_work(call, n):
+    """Pieces take milliseconds: until this thread hears of it, another may begin some."""
+    _, after = interrupted(call, n, 6, PIECES)
+    assert after <= 2
+
+
+def interrupted(call, n, at, routines):
+    """What is begun after the signal was sent, and after it was heard; no thread is left."""
     script = INTERRUPTED.format(call=call, n=n, at=at, routines=routines)
     done = run(script, NUMBA_NUM_THREADS="2")
     assert done != "" and not done.startswith("ended"), done
     later, after, alive = map(int, done.split())
-    assert later <= 2 and after <= 1 and alive == 1
+    assert alive == 1
+    return later, after
 
 
 def run(script, *arguments, **environment):

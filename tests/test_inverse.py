@@ -56,6 +56,7 @@ MATRICES = {
 }
 
 
+@pytest.mark.uncompiled
 @pytest.mark.parametrize("name", MATRICES)
 def test_entries_of_the_inverse(name):
     A = MATRICES[name]
@@ -147,6 +148,7 @@ def two_clouds(n, seed):
     return X, y
 
 
+@pytest.mark.uncompiled
 @pytest.mark.parametrize("graph", ["mutual", "symmetric"])
 @pytest.mark.parametrize("ratio", [1e-6, 1e-2, 1.0, 1e4])
 @pytest.mark.parametrize("k", [1, 3, 10])
