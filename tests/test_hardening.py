@@ -319,40 +319,59 @@ def run(script, *arguments, **environment):
 
 # n = 700 has one tile, n = 2,300 several; both backends where the graph is sparse.
 SAME = """
-import json, sys
+import contextlib, json, multiprocessing, sys
+from concurrent.futures import ProcessPoolExecutor
 import numpy as np
 import mksknn
 
-n, backend = json.loads(sys.argv[1])
+n, backend, workers = json.loads(sys.argv[1])
 rng = np.random.default_rng(1)
 X = rng.normal(size=(n, 3))
 y = (X[:, 0] + 0.5 * rng.normal(size=n) > 0).astype(int)
-ks = [11, 40] if backend == "lapack" else [3, 5]
-best = mksknn.select_k(X, y, backend=backend, ks=ks)
-curve = mksknn.evidence_curve(X, y, ks=ks, backend=backend)
-found = mksknn.posterior(X, y, ks=ks, backend=backend)
-values = [best.k, best.log_evidence, best.sigma0, best.sigma2, best.margin, best.certified]
+options = {"backend": backend, "ks": [11, 40] if backend == "lapack" else [3, 5]}
+with contextlib.ExitStack() as stack:
+    if workers:
+        spawn = multiprocessing.get_context("spawn")
+        options["executor"] = stack.enter_context(ProcessPoolExecutor(workers, spawn))
+    best = mksknn.select_k(X, y, **options)
+    curve = mksknn.evidence_curve(X, y, **options)
+    found = mksknn.posterior(X, y, **options)
+new = X[:50] + 0.1
+answers = [best.k, best.certified, curve.best_k, found.best_k]
+for model in (best, found):
+    answers += mksknn.predict(X, y, new, model).label.tolist()
+values = [best.log_evidence, best.sigma0, best.sigma2, best.margin]
 values += [*curve.log_evidence, *curve.sigma0, *curve.sigma2]
 values += [*found.probability, *found.log_marginal, found.ratio, *found.mixture.weight]
-print(json.dumps([float(value).hex() for value in values]))
+print(json.dumps([[int(one) for one in answers], [float(value).hex() for value in values]]))
 """
 BACKENDS = ["lapack", "auto"]
+
+
+def answers_of(n, backend, workers=0, numba=1, blas=1):
+    """k, labels and certified; then the values, bit by bit."""
+    threads = {"OPENBLAS_NUM_THREADS": str(blas), "OMP_NUM_THREADS": str(blas)}
+    what = json.dumps([n, backend, workers])
+    return json.loads(run(SAME, what, NUMBA_NUM_THREADS=str(numba), **threads))
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("n", [700, 2300])
 def test_the_same_bits_for_any_number_of_threads(n, backend):
-    found = {
-        (numba, blas): run(
-            SAME,
-            json.dumps([n, backend]),
-            NUMBA_NUM_THREADS=numba,
-            OPENBLAS_NUM_THREADS=blas,
-            OMP_NUM_THREADS=blas,
-        )
-        for numba, blas in [("1", "1"), ("2", "2"), ("1", "4")]
-    }
-    assert len(set(found.values())) == 1, found
+    found = answers_of(n, backend)
+    assert answers_of(n, backend, numba=2, blas=2) == found
+    assert answers_of(n, backend, numba=1, blas=4) == found
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("n", [700, pytest.param(2300, marks=pytest.mark.slow)])
+def test_the_same_answers_from_workers(n, backend):
+    """The same k, labels and certified; values within 1e-11, as docs/howto/cluster.md says."""
+    answers, values = answers_of(n, backend)
+    same, near = answers_of(n, backend, workers=2, numba=2)
+    assert same == answers
+    one, other = ([float.fromhex(value) for value in some] for some in (near, values))
+    np.testing.assert_allclose(one, other, rtol=1e-11)
 
 
 # ---------------------------------------------------------------- a busy machine
