@@ -129,6 +129,7 @@ def test_the_peak_lies_between_lower_and_upper(seed, n, middle, spread, log_roug
     assert search.lower == pytest.approx(best, abs=1e-8 + 1e-13 * abs(best))
 
 
+@pytest.mark.uncompiled
 @settings(max_examples=100)
 @given(
     seed=st.integers(0, 2**32 - 1),
@@ -158,6 +159,7 @@ def test_polynomials_are_as_close_as_they_say(seed, n, spread, count, width):
     assert (np.abs(height - exact) <= error + curve.noise).all()
 
 
+@pytest.mark.uncompiled
 @pytest.mark.parametrize("size", [2, 3, 5, 9, 16])
 @pytest.mark.parametrize("width", [0.5, 2.0, 8.0])
 def test_polynomials_through_chebyshev_nodes(size, width):
@@ -182,6 +184,7 @@ def test_polynomials_through_chebyshev_nodes(size, width):
     assert np.abs(found - height(inside)).max() <= error + 1e-10
 
 
+@pytest.mark.uncompiled
 def test_a_low_peak_takes_few_values():
     """Near its peak, a rival that cannot win is ruled out by a handful of values."""
     spectrum = graph_spectrum(np.random.default_rng(3), 2_000)
@@ -213,6 +216,7 @@ def test_derivatives_of_a_share():
         assert steepest >= 0.98 * _STEEPEST[at]  # and none is larger than it must be
 
 
+@pytest.mark.uncompiled
 def test_derivatives_by_poles():
     p = np.linspace(0.0, 1.0, 20_001)
     for order, one in enumerate(derivatives_of_logistic(13), start=2):
@@ -253,6 +257,7 @@ def test_spectrum_with_a_gap(gap, share, start):
         check_peak(spectrum, 1.0, min(roughness, 0.9 * spectrum.mean()), 1e-12, 1e12, start)
 
 
+@pytest.mark.uncompiled
 @pytest.mark.parametrize("bounds", [(1e-100, 1e100), (1e-6, 1e30), (1e-40, 1.0), (1e-6, 1e6)])
 @pytest.mark.parametrize("scale", [1e-100, 1.0, 1e100])
 @pytest.mark.parametrize("start", [1e-40, 1.0, 1e40])
@@ -264,6 +269,7 @@ def test_wide_bounds_and_scaled_targets(bounds, scale, start):
     assert ratio == pytest.approx(expected, rel=1e-3)
 
 
+@pytest.mark.uncompiled
 @pytest.mark.parametrize("bounds", [(1e-6, 1e-3), (1e2, 1e3), (0.5, 0.500001), (1.0, 1.0 + 1e-12)])
 @pytest.mark.parametrize("start", [1e-3, 1.0, 1e3])
 def test_narrow_bounds(bounds, start):
@@ -274,11 +280,13 @@ def test_narrow_bounds(bounds, start):
 # ---------------------------------------------------------------- the ends
 
 
+@pytest.mark.uncompiled
 def test_equal_targets_need_one_value():
     spectrum = graph_spectrum(np.random.default_rng(3), 30, zeros=4)
     assert check_peak(spectrum, 1.0, 0.0, 1e-6, 1e6, 1.0) == (1e-6, 1)
 
 
+@pytest.mark.uncompiled
 @pytest.mark.parametrize("excess", [1.0, 1.5, 100.0])
 def test_targets_as_rough_as_noise_need_one_value(excess):
     spectrum = graph_spectrum(np.random.default_rng(4), 32)
@@ -286,6 +294,7 @@ def test_targets_as_rough_as_noise_need_one_value(excess):
     assert check_peak(spectrum, 1.0, roughness, 1e-6, 1e6, 1.0) == (1e6, 1)
 
 
+@pytest.mark.uncompiled
 @pytest.mark.parametrize("start", [1e-6, 2e-6, 0.01, 1.0, 1e6])
 def test_peak_below_and_above_the_bounds(start):
     spectrum = graph_spectrum(np.random.default_rng(5), 50)
@@ -351,6 +360,7 @@ def test_noisy_values_end_the_search():
     assert value(spectrum, 1.0, 1.0, best) - value(spectrum, 1.0, 1.0, search.ratio) < 1e-7
 
 
+@pytest.mark.uncompiled
 def test_a_search_that_spends_its_budget_says_so():
     """Values from no spectrum at all, as a broken backend would give them."""
     rng = np.random.default_rng(7)
