@@ -73,7 +73,7 @@ def test_bounds_without_an_inverse_hold_and_tighten(kind, graph):
 
 
 @pytest.mark.uncompiled
-@pytest.mark.parametrize("limits", LIMITS, ids=str)
+@pytest.mark.parametrize("limits", LIMITS, ids=["default", "narrow", "wide", "fixed"])
 def test_where_a_bound_is_exact_it_adds_its_slack(limits):
     """Twins far from all others: every eigenvalue is 0 or 2, as the local stand-in has them."""
     X = np.repeat(10.0 * np.arange(4.0)[:, None], 2, axis=0) + [[0.0], [1.0]] * 4

@@ -20,6 +20,7 @@ import argparse
 import ast
 import copy
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -233,8 +234,8 @@ def _first_failure(folder: Path, arguments: list[str], how: str) -> str | None:
         return "no end"
     if run.returncode in (0, 5):  # 5: no test of these files carries the mark
         return None
-    lines = [line.split() for line in run.stdout.splitlines()]
-    return next((line[1] for line in lines if line[:1] in (["FAILED"], ["ERROR"])), "no report")
+    found = re.search(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", run.stdout, re.MULTILINE)
+    return found.group(1) if found else "no report"
 
 
 def main() -> int:
