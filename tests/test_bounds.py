@@ -115,6 +115,18 @@ def test_bounds_by_one_and_two_determinants_hold_and_tighten(kind, graph):
                     bound = trials.bound
 
 
+@pytest.mark.uncompiled
+def test_a_determinant_lowers_the_bound_of_a_few_points():
+    X, y, _ = random_set(7, "regression", n=12)
+    problem = problem_of(X, y)
+    best = best_evidence(X, y, "symmetric")
+    for k in (2, 6):
+        trials, opened = Trials(problem, k), opened_graph(problem.pairs, k, "lapack")
+        before, ratio = trials.bound, trials.ratios[0]
+        trials.add(ratio, opened.logdet(ratio))
+        assert best[k - 1] - slack(problem) <= trials.bound < before - 1e-3
+
+
 def test_one_determinant_rules_out_a_k_in_many_dimensions():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(1000, 10))
@@ -172,6 +184,7 @@ def test_an_anchor_is_tight_at_its_own_peak(kind, graph):
             assert bound == pytest.approx(curve.log_evidence[at], rel=1e-10, abs=1e-7)
 
 
+@pytest.mark.uncompiled
 @pytest.mark.parametrize("graph", GRAPHS)
 def test_an_anchor_bounds_as_the_oracle_does(graph):
     X, y, _ = random_set(9, "binary", n=18)

