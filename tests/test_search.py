@@ -261,7 +261,8 @@ def test_slopes_of_polynomials(twin):
     for v in (middle, middle + 0.04):
         found = curve.slope(v, curve.nodes_for_slope(v))
         assert found == pytest.approx(slope_of(spectrum, curve.spectrum.top, v), rel=1e-8)
-        assert curve.enclose(np.array([v + 0.07]), v)[1] < 1e-9  # by the nodes that are near
+        if twin is None:
+            assert curve.enclose(np.array([v + 0.07]), v)[1] < 1e-9  # by the nodes that are near
 
 
 @pytest.mark.uncompiled
