@@ -212,8 +212,8 @@ def _fails_anyway(folder: Path, test: str, how: str) -> bool:
 
 
 # Seconds after which tests that have not ended are taken to have failed. Without mutants the small
-# ones of a module take 3 at most, all of them compiled 200; a mutant's kernels are compiled anew.
-_PATIENCE = {"uncompiled": 120, "compiled": 900}
+# ones of a module take 12 at most, all of them compiled 200; a mutant's kernels are compiled anew.
+_PATIENCE = {"uncompiled": 60, "compiled": 900}
 
 
 def _first_failure(folder: Path, arguments: list[str], how: str) -> str | None:
