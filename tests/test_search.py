@@ -280,6 +280,18 @@ def test_two_places_that_are_one_in_z():
     assert not curve.consistent
 
 
+@pytest.mark.uncompiled
+def test_differences_within_rounding_do_not_bracket():
+    """Three values side by side say nothing of where the peak is: the far ones do."""
+    spectrum = graph_spectrum(np.random.default_rng(10), 200)
+    peak = true_peak(spectrum, 1.0, 2.0, 1e-6, 1e6)
+    search, _ = search_for(spectrum, 1.0, 2.0, 1e-6, 1e6, peak)
+    for factor in (0.1, 1.0 - 1e-12, 1.0, 1.0 + 1e-12, 10.0):
+        search._visit(peak * factor)
+    assert len(search.curve.v) == 5
+    assert search._around() == (0, 4)
+
+
 # ---------------------------------------------------------------- exact
 
 
