@@ -78,6 +78,8 @@ EQUIVALENT = {
     ),
     "_search._ceiling: sign turned: self.lower + 0.5 * self._tolerance": "cells split further",
     "_search._bracket: sign turned: v + step": "the second value on the other side of the first",
+    "_search._beside: sign turned: self.curve.place(peak) + np.array([-_ASIDE": "both sides anyway",
+    "_tails.sum_mutual: sign turned: self.bins.size + 1.0": "memory foretold, two numbers a point",
     "_dense._climb: sign turned: left + right": "a first value, which the loop replaces",
 }
 
