@@ -376,12 +376,12 @@ def test_the_same_answers_from_workers(n, backend):
 
 # ---------------------------------------------------------------- a busy machine
 
-# Our threads, and those that a BLAS would use: looked at in every factorization. Then the threads as
-# the system counts them, so those of any BLAS too: none has come to stay, and of those that were
-# there before none has had processor time. A BLAS that waits for work takes none, one that spins a
-# lot (510 hundredths of a second here, without the limit).
+# Our threads, and those that a BLAS would use: looked at in every factorization. Then threads as
+# the system counts them, so those of any BLAS too: none has come to stay (the last of ours may take
+# a moment to go), and of those that were there before none has had processor time. A BLAS that
+# waits for work takes none, one that spins a lot (510 hundredths of a second without the limit).
 BUSY = """
-import json, os, sys, threading
+import contextlib, json, os, sys, threading, time
 from pathlib import Path
 import numpy as np
 import mksknn
@@ -397,8 +397,9 @@ seen = []
 def ticks():
     found = {}
     for task in Path("/proc/self/task").iterdir():
-        fields = (task / "stat").read_text().rpartition(")")[2].split()
-        found[task.name] = int(fields[11]) + int(fields[12])
+        with contextlib.suppress(OSError):  # it has just ended
+            fields = (task / "stat").read_text().rpartition(")")[2].split()
+            found[task.name] = int(fields[11]) + int(fields[12])
     del found[str(os.getpid())]
     return found
 
@@ -419,6 +420,11 @@ before, spent = blas(), ticks()
 for call in (mksknn.select_k, mksknn.posterior, mksknn.evidence_curve):
     call(X, noise, ks=range(1, n - 1, n // 6), backend="lapack")
 after, busy = blas(), ticks()
+for _ in range(200):
+    if busy.keys() <= spent.keys():
+        break
+    time.sleep(0.05)
+    busy = ticks()
 print(json.dumps([before, after, seen, spent, busy]))
 """
 

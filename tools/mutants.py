@@ -60,11 +60,13 @@ TESTS = {
 EQUIVALENT = {
     "_graphs._find_components: term dropped: left -= 1": "only ends the loop earlier",
     "_loo._climb: term dropped: evaluations += 1": "a count that nothing rests on",
+    "_loo._branch_and_bound: term dropped: mass += w[c] * g[c]": "a bound whatever the scale",
     "_loo._highest: off by one: node[_S] > best[_S]": "two ratios of equal score",
     "_bounds._foretold_peak: factor turned: start * _AROUND": "the factors are their own inverses",
     "_bounds.next: off by one: one.min() <= floor": "a bound equal to the floor to the last bit",
     "_bounds.next: off by one: two.min() <= floor": "a bound equal to the floor to the last bit",
     "_bounds._errors_by: sign turned: self._profile.n + abs(logdet)": "1e-14 of it: within slack",
+    "_bounds._errors_by: sign turned: self._logdets[at] - logdet - rounding": "within slack",
     "_bounds.__init__: sign turned: np.array(values) + slack(problem)": "below the slack of tests",
     "_tree._to_box: term dropped: total += gap * gap": "boxes that seem nearer only cost time",
     "_tree._to_box: term dropped: total += gap": "boxes that seem nearer only cost time",
