@@ -78,6 +78,11 @@ EQUIVALENT = {
     "_search._tolerance: sign turned: _GAP * self.curve.spectrum.n + 8.0 * self.curve.noise": (
         "a thousandth of the gap"
     ),
+    "_search._tolerance: factor turned: _GAP * self.curve": "narrower than promised",
+    "_search._clip: off by one: v <= self.curve.place(low)": "an end to rounding is that end",
+    "_search._clip: off by one: v >= self.curve.place(high)": "an end to rounding is that end",
+    "_search._bracket: sign turned: v - step": "the end itself in place of a value below it",
+    "_search._beside: sign turned: v[:, None] - self.curve.v": "the other side of a peak",
     "_search._ceiling: sign turned: self.lower + 0.5 * self._tolerance": "cells split further",
     "_search._bracket: sign turned: v + step": "the second value on the other side of the first",
     "_search._beside: sign turned: self.curve.place(peak) + np.array([-_ASIDE": "both sides anyway",
