@@ -33,7 +33,7 @@ help:
 	@echo "make slow       the tests of minutes and gigabytes"
 	@echo "make coverage   lines of mksknn that tests reach, kernels uncompiled: 95% or more"
 	@echo "make soak       ten minutes of random calls against the literal answers (MINUTES=1)"
-	@echo "make mutants    breaks a line in each kernel and bound: do tests notice? (ONLY=_tree)"
+	@echo "make mutants    breaks a line in each kernel and bound: do tests notice? (ONLY=_tree QUICK=--quick)"
 	@echo "make floors     the smoke tests with the lowest versions that setup.cfg allows"
 	@echo "make lint       ruff: rules and formatting (make format rewrites); mypy: types"
 	@echo "make docs       the pages, in docs/_build/html, warnings are errors"
@@ -81,10 +81,11 @@ soak: $(VENV)/.ready-test
 	$(TEST_ENV) $(PY) tools/soak.py $(MINUTES) $(SEED)
 
 mutants: $(VENV)/.ready-test
-	$(TEST_ENV) $(PY) tools/mutants.py --only "$(ONLY)"
+	$(TEST_ENV) $(PY) tools/mutants.py --only "$(ONLY)" $(QUICK)
 
+# Python 3.10 or 3.11, which the lowest Numba takes: make floors PYTHON=python3.10
 floors:
-	$(PYTHON) -m venv .venv-floors
+	$(PYTHON) -m venv --clear .venv-floors
 	.venv-floors/bin/python -m pip install --quiet $$($(PYTHON) tools/floors.py) pytest
 	.venv-floors/bin/python -m pip install --quiet --no-deps .
 	rm -rf build/floors && mkdir -p build/floors && cp tests/test_smoke.py build/floors

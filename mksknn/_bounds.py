@@ -107,9 +107,7 @@ def local_bound(problem: Problem, k: int, triangles: np.ndarray | None = None) -
     return _peak(problem, k, local_stand_in(problem.pairs, k, triangles))[0]
 
 
-def foretell(
-    problem: Problem, k: int, triangles: np.ndarray | None = None
-) -> tuple[float, float]:
+def foretell(problem: Problem, k: int, triangles: np.ndarray | None = None) -> tuple[float, float]:
     """What the best evidence of graph k should be, and at which ratio."""
     return _foretold_peak(problem, k, Foretold(problem.pairs, k, triangles))
 

@@ -46,21 +46,13 @@ def row_lengths(points):
 
 @kernel
 def pair_distance(a, b, code, length_a, length_b):
-    """Distance of two points."""
+    """Distance of two points, Euclidean (code 0) or cosine: the two that `_products` prunes."""
     total = 0.0
     if code == 0:
         for c in range(a.shape[0]):
             step = a[c] - b[c]
             total += step * step
         return np.sqrt(total)
-    if code == 1:
-        for c in range(a.shape[0]):
-            total += abs(a[c] - b[c])
-        return total
-    if code == 2:
-        for c in range(a.shape[0]):
-            total = max(total, abs(a[c] - b[c]))
-        return total
     for c in range(a.shape[0]):
         total += a[c] * b[c]
     return max(0.0, 1.0 - total / (length_a * length_b))

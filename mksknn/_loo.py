@@ -242,6 +242,13 @@ def loo_scores(
     bins = sweep.bins if log_score else 0
     per_k = max(bins, len(ranked.indices))
     batch = _SEARCH_BLOCK * max(1, _BATCH_ENTRIES // (_SEARCH_BLOCK * per_k))
+    # of each k of a batch: arrivals of 16 bytes a point, then votes or sums
+    rest = 28.0 * bins if targets.regression else 8.0 * len(ranked.indices) * bool(bins)
+    check_memory(
+        min(batch, k_max) * (16.0 * len(ranked.indices) + rest),
+        f"leave-one-out scores of {len(ranked.indices)} points",
+        "lower k_max or the number of points",
+    )
     for first in range(0, k_max, batch):
         last = min(first + batch, k_max)
         search = sweep.advance(first, last, bins)

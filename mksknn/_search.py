@@ -96,8 +96,9 @@ class Curve:
     def consistent(self) -> bool:
         """Whether H can have these values: convex in v and concave in z, up to rounding."""
         for places, sign in ((self.v, 1.0), (np.exp(self.v), -1.0)):
-            gaps = np.diff(places)
-            slopes, doubt = np.diff(self.height) / gaps, 4.0 * self.noise / gaps
+            apart = np.append(True, np.diff(places) > 0.0)  # two v may have one z, rounded
+            gaps = np.diff(places[apart])
+            slopes, doubt = np.diff(self.height[apart]) / gaps, 4.0 * self.noise / gaps
             if (sign * np.diff(slopes) < -(doubt[1:] + doubt[:-1])).any():
                 return False
         return True

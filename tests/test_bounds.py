@@ -72,6 +72,31 @@ def test_bounds_without_an_inverse_hold_and_tighten(kind, graph):
         assert allowed < 1e-7
 
 
+@pytest.mark.uncompiled
+@pytest.mark.parametrize("limits", LIMITS, ids=["default", "narrow", "wide", "fixed"])
+def test_where_a_bound_is_exact_it_adds_its_slack(limits):
+    """Twins far from all others: every eigenvalue is 0 or 2, as the local stand-in has them."""
+    X = np.repeat(10.0 * np.arange(4.0)[:, None], 2, axis=0) + [[0.0], [1.0]] * 4
+    y = X[:, 0] + np.array([0.0, 3.0, 1.0, 0.5, 7.0, 2.0, 0.0, 4.0])
+    problem = problem_of(X, y, graph="mutual", k_max=2, **limits)
+    best, allowed = best_evidence(X, y, "mutual", **limits)[0], slack(problem)
+    found = [local_bound(problem, 1), Trials(problem, 1).bound]
+    for bound in found[: 1 if "sigma0" in limits else 2]:
+        assert 0.5 * allowed <= bound - best <= 1.5 * allowed
+    mean = 2.0 * 4 / 8  # the four edges over eight points, in the formula of docs/theory
+    Y, m, constant = naive.targets(y, "auto")
+    q, s = naive.roughness(naive.weights(X, 1, "mutual"), Y), float(np.sum(Y**2))
+    if "sigma0" in limits:
+        sigma0, sigma2 = limits["sigma0"], limits["sigma2"]
+        expected = 4 * np.log((sigma0 * mean + sigma2) / (2 * np.pi))
+        expected -= 0.5 * (sigma0 * q + sigma2 * s)
+    else:
+        ends = np.array(problem.ratio_bounds)
+        expected = 4 * np.log(8 * max((mean + ends) / (q + ends * s))) - 4 * (1 + np.log(2 * np.pi))
+    bound = identity_bounds(problem, problem.ks)[0]
+    assert 0.5 * allowed <= bound - expected - constant <= 1.5 * allowed
+
+
 @pytest.mark.parametrize("graph", GRAPHS)
 @pytest.mark.parametrize("kind", KINDS)
 def test_bounds_by_one_and_two_determinants_hold_and_tighten(kind, graph):
@@ -88,6 +113,18 @@ def test_bounds_by_one_and_two_determinants_hold_and_tighten(kind, graph):
                     trials.add(ratio, opened.logdet(ratio))
                     assert best[k - 1] - slack(problem) <= trials.bound <= bound
                     bound = trials.bound
+
+
+@pytest.mark.uncompiled
+def test_a_determinant_lowers_the_bound_of_a_few_points():
+    X, y, _ = random_set(7, "regression", n=12)
+    problem = problem_of(X, y)
+    best = best_evidence(X, y, "symmetric")
+    for k in (2, 6):
+        trials, opened = Trials(problem, k), opened_graph(problem.pairs, k, "lapack")
+        before, ratio = trials.bound, trials.ratios[0]
+        trials.add(ratio, opened.logdet(ratio))
+        assert best[k - 1] - slack(problem) <= trials.bound < before - 1e-3
 
 
 def test_one_determinant_rules_out_a_k_in_many_dimensions():
@@ -147,6 +184,7 @@ def test_an_anchor_is_tight_at_its_own_peak(kind, graph):
             assert bound == pytest.approx(curve.log_evidence[at], rel=1e-10, abs=1e-7)
 
 
+@pytest.mark.uncompiled
 @pytest.mark.parametrize("graph", GRAPHS)
 def test_an_anchor_bounds_as_the_oracle_does(graph):
     X, y, _ = random_set(9, "binary", n=18)
@@ -183,6 +221,7 @@ def test_a_start_is_near_the_peak(graph):
         assert peak / 3 < guess_ratio(problem, int(curve.k[at])) < 3 * peak
 
 
+@pytest.mark.uncompiled
 @pytest.mark.parametrize("points", [2, 3, 4])
 def test_a_start_for_a_few_points(points):
     """A random vector of signs may vanish once the null vectors are taken off."""

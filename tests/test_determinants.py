@@ -124,6 +124,7 @@ def test_complete_graph(n, graph, backend):
             assert opened.logdet(ratio) == pytest.approx(expected, rel=1e-13, abs=1e-12)
 
 
+@pytest.mark.uncompiled
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_path(backend):
     """Equally spaced points, each linked to the one before and after it."""
@@ -147,6 +148,26 @@ def test_never_decreases_in_k(graph, backend):
             assert (steps >= -1e-10).all()
 
 
+@pytest.mark.uncompiled
+@pytest.mark.parametrize("graph", GRAPHS)
+def test_the_peak_of_a_reduced_graph(graph):
+    """Where the slope from the eigenvalues vanishes, or at an end."""
+    X = POINTS["clusters"][::3]
+    spectrum = naive.spectrum(naive.weights(X, 3, graph))
+    opened = opened_graph(pairs_of(X, graph), 3, "lapack")
+    for share in (1e-4, 0.01, 0.3, 0.8, 0.99):
+        roughness = share * spectrum.mean()
+        for bounds in ((1e-6, 1e6), (1e-3, 2e-3), (50.0, 60.0)):
+            ratio = opened.peak(1.0, roughness, bounds)
+            graph_part = (spectrum / (spectrum + ratio)).sum()
+            slope = len(X) * roughness / (roughness + ratio) - graph_part
+            assert bounds[0] <= ratio <= bounds[1]
+            if ratio in bounds:
+                assert (slope <= 0.0) == (ratio == bounds[0])
+            else:
+                assert abs(slope) < 1e-9
+
+
 def test_many_ratios_at_once():
     pairs = pairs_of(POINTS["clusters"], "symmetric")
     ratios = np.array(RATIOS)
@@ -157,6 +178,7 @@ def test_many_ratios_at_once():
             np.testing.assert_array_equal(opened.logdets(ratios), expected)
 
 
+@pytest.mark.uncompiled
 @pytest.mark.parametrize("graph", GRAPHS)
 @pytest.mark.parametrize("ratio", [1e-6, 0.5, 1e6])
 def test_an_anchor_knows_the_resistances_of_every_graph(graph, ratio):
@@ -195,6 +217,7 @@ def test_what_a_backend_cannot_do_it_says():
     assert not single.free_ratios and single.resistance_sums(1.0) is not None
 
 
+@pytest.mark.uncompiled
 @pytest.mark.parametrize("graph", GRAPHS)
 def test_what_is_known_of_a_spectrum(graph):
     for name in POINTS:

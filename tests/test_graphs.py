@@ -293,6 +293,7 @@ def test_resistance_sums_do_not_depend_on_threads(threads):
         np.testing.assert_array_equal(_graphs.resistance_sums(*arguments), expected)
 
 
+@pytest.mark.uncompiled
 @pytest.mark.parametrize("graph", GRAPHS)
 def test_components(small_points, graph):
     pairs = make_pairs(small_points, graph)

@@ -216,7 +216,7 @@ INTERRUPTED = """
 import os, signal, sys, threading, time
 import numpy as np
 import mksknn
-from mksknn import _cholmod, _dense, _sparse
+from mksknn import _cholmod, _dense, _sparse, _threads
 
 rng = np.random.default_rng(0)
 n = {n}
@@ -251,6 +251,7 @@ except KeyboardInterrupt:
 """
 DENSE = "[(_dense, 'cholesky'), (_dense, 'tridiagonalize')]"
 SPARSE = "[(_sparse.SuperLU, 'logdet')]"
+PIECES = "[(_threads, 'check_stop')]"  # asked before each piece of work
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no SIGINT to one process")
@@ -267,11 +268,37 @@ SPARSE = "[(_sparse.SuperLU, 'logdet')]"
     ],
 )
 def test_ctrl_c_ends_a_call_before_the_next_factorization(call, n, at, routines):
+    later, after = interrupted(call, n, at, routines)
+    assert later <= 2 and after <= 1
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no SIGINT to one process")
+@pytest.mark.parametrize(
+    ("call", "n"),
+    [
+        ("mksknn.neighbors(X, 5)", 20_000),  # a tree
+        ("mksknn.neighbors(np.hstack([X] * 7), 5)", 3_000),  # products
+        ("mksknn.neighbors(X)", 3_000),  # whole rows
+        ("mksknn.loo_curve(X, noise)", 1_500),
+        ("mksknn.predict(X, noise, X + 0.1, k=5)", 20_000),
+        ("mksknn.learn_metric(X, smooth)", 400),
+        ("mksknn.select_k(X, smooth)", 3_000),  # the pass over all pairs, for the k beyond 48
+    ],
+)
+def test_ctrl_c_ends_a_call_before_the_next_piece_of_work(call, n):
+    """Pieces take milliseconds: until this thread hears of it, another may begin some."""
+    _, after = interrupted(call, n, 6, PIECES)
+    assert after <= 2
+
+
+def interrupted(call, n, at, routines):
+    """What is begun after the signal was sent, and after it was heard; no thread is left."""
     script = INTERRUPTED.format(call=call, n=n, at=at, routines=routines)
     done = run(script, NUMBA_NUM_THREADS="2")
     assert done != "" and not done.startswith("ended"), done
     later, after, alive = map(int, done.split())
-    assert later <= 2 and after <= 1 and alive == 1
+    assert alive == 1
+    return later, after
 
 
 def run(script, *arguments, **environment):
@@ -292,48 +319,70 @@ def run(script, *arguments, **environment):
 
 # n = 700 has one tile, n = 2,300 several; both backends where the graph is sparse.
 SAME = """
-import json, sys
+import contextlib, json, multiprocessing, sys
+from concurrent.futures import ProcessPoolExecutor
 import numpy as np
 import mksknn
 
-n, backend = json.loads(sys.argv[1])
+n, backend, workers = json.loads(sys.argv[1])
 rng = np.random.default_rng(1)
 X = rng.normal(size=(n, 3))
 y = (X[:, 0] + 0.5 * rng.normal(size=n) > 0).astype(int)
-ks = [11, 40] if backend == "lapack" else [3, 5]
-best = mksknn.select_k(X, y, backend=backend, ks=ks)
-curve = mksknn.evidence_curve(X, y, ks=ks, backend=backend)
-found = mksknn.posterior(X, y, ks=ks, backend=backend)
-values = [best.k, best.log_evidence, best.sigma0, best.sigma2, best.margin, best.certified]
+options = {"backend": backend, "ks": [11, 40] if backend == "lapack" else [3, 5]}
+with contextlib.ExitStack() as stack:
+    if workers:
+        spawn = multiprocessing.get_context("spawn")
+        options["executor"] = stack.enter_context(ProcessPoolExecutor(workers, spawn))
+    best = mksknn.select_k(X, y, **options)
+    curve = mksknn.evidence_curve(X, y, **options)
+    found = mksknn.posterior(X, y, **options)
+new = X[:50] + 0.1
+answers = [best.k, best.certified, curve.best_k, found.best_k]
+for model in (best, found):
+    answers += mksknn.predict(X, y, new, model).label.tolist()
+values = [best.log_evidence, best.sigma0, best.sigma2, best.margin]
 values += [*curve.log_evidence, *curve.sigma0, *curve.sigma2]
 values += [*found.probability, *found.log_marginal, found.ratio, *found.mixture.weight]
-print(json.dumps([float(value).hex() for value in values]))
+print(json.dumps([[int(one) for one in answers], [float(value).hex() for value in values]]))
 """
 BACKENDS = ["lapack", "auto"]
+
+
+def answers_of(n, backend, workers=0, numba=1, blas=1):
+    """k, labels and certified; then the values, bit by bit."""
+    threads = {"OPENBLAS_NUM_THREADS": str(blas), "OMP_NUM_THREADS": str(blas)}
+    what = json.dumps([n, backend, workers])
+    return json.loads(run(SAME, what, NUMBA_NUM_THREADS=str(numba), **threads))
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("n", [700, 2300])
 def test_the_same_bits_for_any_number_of_threads(n, backend):
-    found = {
-        (numba, blas): run(
-            SAME,
-            json.dumps([n, backend]),
-            NUMBA_NUM_THREADS=numba,
-            OPENBLAS_NUM_THREADS=blas,
-            OMP_NUM_THREADS=blas,
-        )
-        for numba, blas in [("1", "1"), ("2", "2"), ("1", "4")]
-    }
-    assert len(set(found.values())) == 1, found
+    found = answers_of(n, backend)
+    assert answers_of(n, backend, numba=2, blas=2) == found
+    assert answers_of(n, backend, numba=1, blas=4) == found
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("n", [700, pytest.param(2300, marks=pytest.mark.slow)])
+def test_the_same_answers_from_workers(n, backend):
+    """The same k, labels and certified; values within 1e-11, as docs/howto/cluster.md says."""
+    answers, values = answers_of(n, backend)
+    same, near = answers_of(n, backend, workers=2, numba=2)
+    assert same == answers
+    one, other = ([float.fromhex(value) for value in some] for some in (near, values))
+    np.testing.assert_allclose(one, other, rtol=1e-11)
 
 
 # ---------------------------------------------------------------- a busy machine
 
-# The threads of the process (as the system counts them, so those of any BLAS too) and those that a
-# BLAS would use, looked at in every factorization.
+# Our threads, and those that a BLAS would use: looked at in every factorization. Then threads as
+# the system counts them, so those of any BLAS too: none has come to stay (the last of ours may take
+# a moment to go), and of those that were there before none has had processor time. A BLAS that
+# waits for work takes none, one that spins a lot (510 hundredths of a second without the limit).
 BUSY = """
-import json, os, sys, threading
+import contextlib, json, os, sys, threading, time
+from pathlib import Path
 import numpy as np
 import mksknn
 from mksknn import _dense
@@ -345,29 +394,50 @@ X = rng.normal(size=(n, 3))
 noise = rng.integers(0, 2, n)
 seen = []
 
+def ticks():
+    found = {}
+    for task in Path("/proc/self/task").iterdir():
+        with contextlib.suppress(OSError):  # it has just ended
+            fields = (task / "stat").read_text().rpartition(")")[2].split()
+            found[task.name] = int(fields[11]) + int(fields[12])
+    del found[str(os.getpid())]
+    return found
+
+def blas():
+    return [one["num_threads"] for one in threadpool_info() if one["user_api"] == "blas"]
+
 def looked_at(routine):
     def wrapped(*arguments, **options):
-        blas = [one["num_threads"] for one in threadpool_info() if one["user_api"] == "blas"]
-        seen.append((threading.active_count(), max(blas)))
+        seen.append((threading.active_count(), max(blas())))
         return routine(*arguments, **options)
     return wrapped
 
+for call in (mksknn.select_k, mksknn.posterior, mksknn.evidence_curve):
+    call(X[:30], noise[:30], backend="lapack")  # compiles, and loads whatever BLAS there is
 _dense.cholesky = looked_at(_dense.cholesky)
 _dense.tridiagonalize = looked_at(_dense.tridiagonalize)
-before = [one["num_threads"] for one in threadpool_info() if one["user_api"] == "blas"]
+before, spent = blas(), ticks()
 for call in (mksknn.select_k, mksknn.posterior, mksknn.evidence_curve):
     call(X, noise, ks=range(1, n - 1, n // 6), backend="lapack")
-after = [one["num_threads"] for one in threadpool_info() if one["user_api"] == "blas"]
-print(json.dumps([before, after, seen]))
+after, busy = blas(), ticks()
+for _ in range(200):
+    if busy.keys() <= spent.keys():
+        break
+    time.sleep(0.05)
+    busy = ticks()
+print(json.dumps([before, after, seen, spent, busy]))
 """
 
 
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs Linux to count threads")
 @pytest.mark.parametrize("n", [300, 1000])
 @pytest.mark.parametrize("threads", [1, 2])
 def test_no_more_threads_than_allowed_and_one_for_each_blas(n, threads):
     """BLAS threads spin for cores that another process has: one each, and no pool of ours."""
     out = run(BUSY, str(n), NUMBA_NUM_THREADS=str(threads), OPENBLAS_NUM_THREADS="4")
-    before, after, seen = json.loads(out)
-    assert set(before) == set(after) and len(seen) > 5  # a BLAS more may have come with CHOLMOD
+    before, after, seen, spent, busy = json.loads(out)
+    assert before == after and len(seen) > 5
     assert max(count for count, _ in seen) <= threads
-    assert {blas for _, blas in seen} == {1}
+    assert {used for _, used in seen} == {1}
+    assert busy.keys() <= spent.keys()
+    assert all(busy[task] - spent[task] <= 2 for task in busy)

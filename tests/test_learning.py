@@ -354,6 +354,7 @@ def test_one_row_is_mapped_as_many_are(learned):
     np.testing.assert_array_equal(again.transform(X), metric.transform(X))
 
 
+@pytest.mark.uncompiled
 def test_metric_made_by_hand():
     X, y = xor(50)
     metric = mksknn.Metric("mine", np.diag([1.0, 2.0, 0.0, 0.0]), np.array([1.0, 2.0, 0.0, 0.0]))
@@ -469,6 +470,7 @@ def test_bounds_and_values_of_the_judge(graph, kind):
             assert bounds[b] >= exact
 
 
+@pytest.mark.uncompiled
 def test_updated_distances_rank_as_new_ones():
     rng = np.random.default_rng(5)
     X = rng.normal(size=(60, 4))

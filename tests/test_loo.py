@@ -142,6 +142,7 @@ def test_direct_evaluation_is_the_oracles():
                 assert direct_scores(W, y, r)[0] == pytest.approx(expected, rel=1e-11)
 
 
+@pytest.mark.uncompiled
 def test_polished_ratio():
     # the ratio itself, where the maximum is inside the bounds
     X = points("random", 40, seed=8)
@@ -173,6 +174,7 @@ def cliques(pairs, triples, large):
     return D, group
 
 
+@pytest.mark.uncompiled
 # Uphill from r = 1 ends at the maximum inside, which is the global one in the second case only.
 @pytest.mark.parametrize(
     ("large", "counts", "inside"), [(53, [26, 27], False), (85, [45, 40], True)]
@@ -214,6 +216,7 @@ def histogram_scores(x, w, h, r):
     return (h[:, None] * np.log((x[:, None] + r) / (w[:, None] + r))).sum(axis=0)
 
 
+@pytest.mark.uncompiled
 def test_many_maxima():
     rng = np.random.default_rng(9)
     several = 0
@@ -231,6 +234,7 @@ def test_many_maxima():
     assert several > 20
 
 
+@pytest.mark.uncompiled
 def test_bounds_hold():
     rng = np.random.default_rng(10)
     none = np.empty((0, 3))
@@ -254,9 +258,10 @@ def test_bounds_hold():
             # one maximum: up, then down
             falls = np.diff(scores) < -slack
             assert not (np.diff(scores)[np.argmax(falls) :] > slack).any() or not falls.any()
-    assert concave > 100
+    assert concave > 550  # of 596 that are
 
 
+@pytest.mark.uncompiled
 def test_regression_has_one_maximum():
     # the claim that lets the regression search climb: checked over graphs, targets and all k
     for seed in range(4):
@@ -273,6 +278,7 @@ def test_regression_has_one_maximum():
 # ---------------------------------------------------------------- special cases
 
 
+@pytest.mark.uncompiled
 def test_score_that_does_not_depend_on_the_ratio():
     # a square: one of the two nearest has the point's own class, so every probability is 1/2
     curve = mksknn.loo_curve([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]], [0, 0, 1, 1])

@@ -16,7 +16,6 @@ _SCRIPT = """
 import json, sys
 import numpy as np
 import mksknn
-from mksknn import _graphs, _neighbors, _validation
 
 def status(name):
     lines = open("/proc/self/status").read().splitlines()
@@ -25,21 +24,28 @@ def status(name):
 def call(n, k):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(n, D))
-    if GRAPH is None:
-        return X, lambda: mksknn.neighbors(X, k)
-    return X, lambda: mksknn.knn_graph(X, k, graph=GRAPH)
+    y = (X[:, 0] > 0).astype(int)
+    return {
+        "neighbors": lambda: mksknn.neighbors(X, k),
+        "log_evidence": lambda: mksknn.log_evidence(X, y, k, **SIGMAS),
+        "dense": lambda: mksknn.evidence_curve(X, y, ks=[k], backend="lapack", **SIGMAS),
+        "loo_curve": lambda: mksknn.loo_curve(X, y, k_max=k),
+    }.get(WHAT, lambda: mksknn.knn_graph(X, k, graph=WHAT))
 
-D, K, N, GRAPH = json.loads(sys.argv[1])
+D, K, N, WHAT = json.loads(sys.argv[1])
+SIGMAS = {"sigma0": 1.0, "sigma2": 1.0}
 told = []
 
 def check(needed, what, advice):
     told.append(status("VmRSS") - before + needed)
 
-_graphs.check_memory = _neighbors.check_memory = check
+for module in list(sys.modules.values()):
+    if module.__name__.startswith("mksknn._") and hasattr(module, "check_memory"):
+        module.check_memory = check
 before = 0
 for n, k in ((1200, 20), (1200, 400)):
-    call(n, k)[1]()
-X, run = call(N, K)
+    call(n, k)()
+run = call(N, K)
 open("/proc/self/clear_refs", "w").write("5")
 told.clear()
 before = status("VmRSS")
@@ -55,20 +61,23 @@ _GIVE_BACK = {"MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "6553
 
 @pytest.mark.skipif(not _PEAK.exists(), reason="needs Linux to measure a peak")
 @pytest.mark.parametrize(
-    ("d", "k", "n", "graph"),
+    ("d", "k", "n", "what"),
     [
-        (2, 300, 15_000, None),  # tree
-        (20, 300, 12_000, None),  # products
-        (2, 4_000, 4_001, None),  # whole rows
+        (2, 300, 15_000, "neighbors"),  # tree
+        (20, 300, 12_000, "neighbors"),  # products
+        (2, 4_000, 4_001, "neighbors"),  # whole rows
         (2, 150, 20_000, "knn"),
         (2, 150, 20_000, "mutual"),
         (2, 150, 20_000, "symmetric"),
         (2, 2_000, 2_001, "symmetric"),
+        (2, 20, 40_000, "log_evidence"),  # sparse
+        (10, 1_000, 4_000, "dense"),
+        (2, 3_000, 3_001, "loo_curve"),
     ],
 )
-def test_the_peak_is_foretold(d, k, n, graph):
+def test_the_peak_is_foretold(d, k, n, what):
     out = subprocess.run(
-        [sys.executable, "-c", _SCRIPT, json.dumps([d, k, n, graph])],
+        [sys.executable, "-c", _SCRIPT, json.dumps([d, k, n, what])],
         capture_output=True,
         text=True,
         timeout=300,

@@ -130,6 +130,17 @@ def test_few_points_of_many_columns(metric):
         assert_same(rank(X, 3, metric, route), oracle(X, 3, metric))
 
 
+@pytest.mark.uncompiled
+@pytest.mark.parametrize("metric", TREE_METRICS)
+@pytest.mark.parametrize("kind", ["normal", "lattice"])
+def test_a_tree_of_several_leaves(kind, metric):
+    rng = np.random.default_rng(6)
+    X = rng.normal(size=(75, 3)) if kind == "normal" else rng.integers(0, 5, (75, 3)) / 4.0
+    found = rank(X, 5, metric, "tree")
+    order, distances = plain_ranks(plain_distances(X, X, metric), 5, own=True)
+    assert_same(found, (order, distances))
+
+
 @given(
     X=st.tuples(st.integers(2, 14), st.integers(1, 5)).flatmap(
         lambda shape: arrays(np.float64, shape, elements=st.integers(1, 4).map(float))
@@ -389,6 +400,7 @@ def test_bad_lists_are_refused(indices, distances, error, message):
         mksknn.as_neighbors(indices, distances)
 
 
+@pytest.mark.uncompiled
 def test_graphs_from_lists():
     X = np.random.default_rng(16).integers(0, 5, (40, 2)).astype(float)
     ranked = mksknn.neighbors(X, 9, metric="manhattan")
@@ -410,6 +422,7 @@ def test_graphs_from_lists():
         mksknn.knn_graph(ranked, 3, metric="cosine")
 
 
+@pytest.mark.uncompiled
 def test_a_learned_metric_ranks_mapped_points():
     X = np.random.default_rng(17).normal(size=(25, 3))
     matrix = np.array([[1.0, 0.0], [0.0, 2.0], [0.0, 0.0]])

@@ -110,6 +110,7 @@ def test_metrics(points, metric, graph):
         assert_same(got, naive.predict(X, y, new, k, graph, metric=metric))
 
 
+@pytest.mark.uncompiled
 @pytest.mark.parametrize("graph", GRAPHS)
 @pytest.mark.parametrize("n_new", [0, 1])
 @pytest.mark.parametrize("kind", ["string", "one output", "three outputs"])
@@ -349,6 +350,7 @@ def averaged(X, y, new, blend, graph, ties):
     return dataclasses.replace(plain, blend=blend, index=index)(new)
 
 
+@pytest.mark.uncompiled
 @pytest.mark.parametrize("graph", GRAPHS)
 @pytest.mark.parametrize("kind", ["string", "bool", "one output", "three outputs"])
 @pytest.mark.parametrize("ties", ["nearest", "lowest"])
@@ -374,6 +376,7 @@ def test_an_average_of_equals_is_each_of_them():
     assert_same(got, dataclasses.asdict(one))
 
 
+@pytest.mark.uncompiled
 def test_votes_of_one_search():
     X, new = cloud()
     y = targets("string", len(X))

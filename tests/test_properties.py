@@ -11,10 +11,12 @@ import warnings
 import naive
 import numpy as np
 import pytest
-from hypothesis import assume, given
+import scipy.sparse
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import mksknn
+from mksknn._cholmod import cholmod
 
 pytestmark = pytest.mark.filterwarnings("error")
 ARGUMENTS = ("X ", "X_new ", "y ", "sigma0 ", "sigma2 ", "sigma2/sigma0 ", "ratio_bounds ")
@@ -204,6 +206,46 @@ def test_averaged_predictions_are_finite(problem):
         found = mksknn.predict(*large, large[0][:3], model)
         assert np.isfinite(found.mean).all() and np.isfinite(found.variance).all()
         assert (found.variance >= 0).all()
+
+
+@given(problems(), st.sampled_from(["knn", "mutual", "symmetric"]), st.data())
+def test_prepared_and_lists(problem, graph, data):
+    """What is prepared answers as `predict` does, and lists are as good as the points."""
+    X, y, by_x, by_y = problem
+    k = data.draw(st.integers(1, len(X) - 1))
+    large, large_y = scaled(X, y, by_x, by_y)
+    ready = answer(lambda: mksknn.prepare(large, large_y, k=k, graph=graph))
+    if ready is None:
+        return
+    plain = mksknn.predict(large, large_y, large[:3], k=k, graph=graph)
+    np.testing.assert_array_equal(ready(large[:3]).mean, plain.mean)
+    lists = mksknn.as_neighbors(mksknn.neighbors(large).indices)
+    W = mksknn.knn_graph(large, k, graph=graph)
+    assert (mksknn.knn_graph(lists, k, graph=graph) != W).nnz == 0
+
+
+@settings(max_examples=15)
+@given(problems(least=5, most=9))
+def test_learned_metrics_are_finite(problem):
+    X, y, by_x, by_y = problem
+    large = scaled(X, y, by_x, by_y)
+    metric = answer(lambda: mksknn.learn_metric(*large))
+    if metric is None:
+        assert not varies(y) or not varies(X) or max(abs(by_x), abs(by_y)) > 440
+        return
+    assert np.isfinite(metric.matrix).all() and np.isfinite(metric.relevance).all()
+    model = mksknn.select_k(*large, metric=metric)
+    assert np.isfinite(mksknn.predict(*large, large[0], model).mean).all()
+
+
+@pytest.mark.skipif(cholmod() is None, reason="scikit-sparse is not installed")
+@given(points(), st.integers(-400, 400))
+def test_selected_inverse(X, exponent):
+    L = naive.laplacian(naive.weights(X, 1, "symmetric"))
+    A = scipy.sparse.csc_array(np.ldexp(L + 0.5 * np.eye(len(X)), exponent))
+    found = np.ldexp(mksknn.selected_inverse(A).toarray(), exponent)
+    expected = np.where(A.toarray() != 0.0, np.linalg.inv(L + 0.5 * np.eye(len(X))), 0.0)
+    np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-13)
 
 
 # ---------------------------------------------------------------- metamorphic

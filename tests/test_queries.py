@@ -104,6 +104,17 @@ def test_few_points(route, graph):
         assert find(X, new, k_max, graph, "euclidean", route) == expected
 
 
+@pytest.mark.uncompiled
+@pytest.mark.parametrize(("route", "d"), [("tree", 3), ("scan", 5), ("rows", 3)])
+@pytest.mark.parametrize("kind", ["normal", "tails"])
+def test_adopters_that_are_not_among_the_nearest(kind, route, d):
+    """In a tree of several leaves, and in a tile."""
+    X, new = cloud(kind, 75, 5, d, seed=1)
+    expected = literal(X, new, 3, "symmetric", "euclidean")
+    assert any(own == 3 for _, entries in expected for _, _, own, _ in entries)
+    assert find(X, new, 3, "symmetric", "euclidean", route) == expected
+
+
 @pytest.mark.parametrize("graph", GRAPHS)
 @pytest.mark.parametrize(
     ("kind", "d", "metric"),

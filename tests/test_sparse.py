@@ -50,6 +50,7 @@ def eliminate(pattern):
     return np.tril(filled).sum(axis=0)
 
 
+@pytest.mark.uncompiled
 @given(st.integers(0, 2**32 - 1), st.integers(1, 25), st.floats(0, 0.5))
 def test_fill_of_random_graphs(seed, n, density):
     rng = np.random.default_rng(seed)

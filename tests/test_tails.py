@@ -80,6 +80,7 @@ def test_bounds_hold_on_hard_points(small_points, metric, graph):
             assert_safe(bound_tail(X, metric, graph, targets, k0), k0, q, count)
 
 
+@pytest.mark.uncompiled
 @pytest.mark.parametrize("graph", GRAPHS)
 @pytest.mark.parametrize("kind", ["binary", "I", "II", "values", "outputs"])
 def test_bounds_hold_for_all_targets(kind, graph):
@@ -187,6 +188,7 @@ def test_any_number_of_threads_gives_the_same_bits(graph):
                 np.testing.assert_array_equal(one, other)
 
 
+@pytest.mark.uncompiled
 def test_progress_is_told_in_rows():
     X = np.random.default_rng(3).normal(size=(100, 2))
     targets, _ = targets_of(100, "values")
