@@ -38,8 +38,8 @@ _ROUND = 4  # k enclosed against one floor; fixed, so that no answer depends on 
 _MANY = 16  # so many rivals, the one of which most is foretold is looked for
 _FEW = 8  # an anchor costs as much as three factorizations or more, ruling out one k one to three
 # Anchors go on if the last one ruled out a tenth of the k; a sparse one, which takes as long as
-# enclosing five k at n = 30,000 (2-D), also so many of them.
-_WORTHWHILE, _SPARSE_ANCHOR = 0.1, 6
+# enclosing seven k at n = 100,000 (2-D) and five at 30,000, also so many of them.
+_WORTHWHILE, _SPARSE_ANCHOR = 0.1, 10
 # At its own peak an anchor bounds hardly any k by less than its own evidence; above the peak it
 # does (docs/theory). Of the 19 k below 20 at n = 100,000 (2-D), none is ruled out from the peak,
 # all are from 1.01 to 2.7 times its ratio; at n = 10,000 7 are. On Pima.tr 7 and 8 k (symmetric,
