@@ -125,10 +125,9 @@ def _foretold_peak(problem: Problem, k: int, foretold: Foretold) -> tuple[float,
     low, high = problem.ratio_bounds
     profile, start = problem.profile(k), _peak(problem, k, foretold.random)[1]
     ratios = np.clip(start * _AROUND, low, high)
-    logdets = foretold.logdets(ratios)
-    values = [profile.value(r, d) for r, d in zip(ratios.tolist(), logdets.tolist())]
+    values = profile.values(ratios, foretold.logdets(ratios))
     best = int(np.argmax(values))
-    return values[best], float(ratios[best])
+    return float(values[best]), float(ratios[best])
 
 
 def _peak(problem: Problem, k: int, stand_in: StandIn) -> tuple[float, float]:
@@ -147,6 +146,9 @@ def _peak(problem: Problem, k: int, stand_in: StandIn) -> tuple[float, float]:
 # From one ratio of a trial to the next. Far beyond the peak the error has hardly changed if all
 # eigenvalues but the zeros are large, as in many dimensions.
 _STEPS = np.concatenate([[1.0], np.full(12, 1.03), np.full(20, 1.1), np.full(14, 1.5)])
+
+
+_COARSE = 3  # of two ratios to try, the second is looked for among a third of them
 
 
 class Trials:
@@ -169,12 +171,12 @@ class Trials:
         ratios = _foretold_peak(problem, k, self._foretold)[1] * np.cumprod(_STEPS)
         self.ratios = np.unique(np.concatenate([ratios[(ratios > low) & (ratios < high)], [high]]))
         self._logdets = self._stand_in.logdets(self.ratios)
-        values = [self._profile.value(r, d) for r, d in zip(self.ratios, self._logdets)]
+        values = self._profile.values(self.ratios, self._logdets)
         # Cells of r, each up to one of the ratios. The stand-in's profile rises to its peak and
         # falls after it, so its highest value in a cell is at an end, or the peak itself.
         highest, peak = _peak(problem, k, self._stand_in)
         top = int(np.searchsorted(self.ratios, peak))
-        self._cells = np.array(values) + slack(problem)
+        self._cells = values + slack(problem)
         self._cells[top + 1 :] = self._cells[top:-1].copy()
         self._cells[top] = highest
         self._errors = np.zeros(len(self.ratios))  # of the stand-in in each cell, at least
@@ -192,7 +194,7 @@ class Trials:
         one = self._bounds(errors)
         if one.min() <= floor:
             return float(self.ratios[np.argmin(one)])
-        two = self._bounds(np.maximum(errors[:, None], errors[None, :]))
+        two = self._bounds(np.maximum(errors[::_COARSE, None], errors[None, :]))
         if two.min() <= floor:
             return float(self.ratios[np.argmin(two.min(axis=0))])
         return None

@@ -43,7 +43,7 @@ class Plan:
     sparse: str  # the backend of sparse graphs, "cholmod" or "superlu"
     dense_from: int  # graphs of this k and above go to LAPACK
     memory: float | None  # bytes that were free
-    orders: Orders = field(default_factory=lambda: Orders(), compare=False, repr=False)
+    orders: Orders = field(compare=False, repr=False)
 
     def dense(self, k: int) -> bool:
         """Whether LAPACK serves graph k."""
@@ -70,7 +70,7 @@ def sparse_backend() -> str:
 
 def make_plan(pairs: Pairs, backend: str, memory: float | None) -> Plan:
     """Decide for every graph up to the largest k of the pairs, with so many bytes free."""
-    n = pairs.n
+    n, orders = pairs.n, Orders(memory)
     never = pairs.k_max + 1
     if backend == "cholmod" and cholmod() is None:
         raise ImportError(
@@ -78,7 +78,7 @@ def make_plan(pairs: Pairs, backend: str, memory: float | None) -> Plan:
             "older than 7.4 'scikit-sparse<0.5'), or leave backend out"
         )
     if backend in ("cholmod", "superlu"):
-        return Plan(n, backend, never, memory)
+        return Plan(n, backend, never, memory, orders)
     fits = memory is None or _DENSE_BYTES * n * n < memory
     if backend == "lapack" or n <= _DENSE_SIZE:
         check_memory(
@@ -86,17 +86,17 @@ def make_plan(pairs: Pairs, backend: str, memory: float | None) -> Plan:
             f"a dense factorization of {n} points",
             "lower k_max, so that the graph stays sparse, or the number of points",
         )
-        return Plan(n, sparse_backend(), 0, memory)
+        return Plan(n, sparse_backend(), 0, memory, orders)
     if not fits:
-        return Plan(n, sparse_backend(), never, memory)
+        return Plan(n, sparse_backend(), never, memory, orders)
     # fill grows with k: find the first k from which it is too much
     high = int(np.searchsorted(pairs.count, _DENSE_SHARE * n * n, side="right"))
     if sparse_backend() == "superlu":
-        return Plan(n, "superlu", high, memory)
-    return Plan(n, "cholmod", _last_sparse(pairs, high - 1) + 1, memory)
+        return Plan(n, "superlu", high, memory, orders)
+    return Plan(n, "cholmod", _last_sparse(pairs, high - 1, orders) + 1, memory, orders)
 
 
-def _last_sparse(pairs: Pairs, k_max: int) -> int:
+def _last_sparse(pairs: Pairs, k_max: int, orders: Orders) -> int:
     """The largest k of which CHOLMOD is quicker than LAPACK: its work grows with k.
 
     Work is about a power of k, so that a few symbolic analyses find it.
@@ -104,7 +104,7 @@ def _last_sparse(pairs: Pairs, k_max: int) -> int:
     enough = pairs.n**3 / (3.0 * _SPARSE_PRICE)
     low, high, k = 0, k_max + 1, min(_FIRST_GUESS, k_max)
     while high - low > 1:
-        flops = max(Cholmod(pairs, k).flops, 1.0)
+        flops = max(orders.flops(pairs, k), 1.0)
         low, high = (k, high) if flops < enough else (low, k)
         if flops * (k_max / k) ** _STEEPEST < enough:
             return k_max
@@ -119,7 +119,7 @@ def open_graph(pairs: Pairs, k: int, plan: Plan, values: int) -> Determinants:
         return Tridiagonal(pairs, k) if plan.reduces(values) else Cholesky(pairs, k)
     if plan.sparse == "superlu":
         return SuperLU(pairs, k)
-    return plan.orders.open(pairs, k, plan)
+    return plan.orders.open(pairs, k, plan.dense_from)
 
 
 # Graphs share the fill-reducing order of the next rung above, which is an order of theirs too, only
@@ -137,26 +137,35 @@ class Orders:
     found stays in this process.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, memory: float | None) -> None:
+        self._memory = memory
         self._places: dict[int, np.ndarray | None] = {}  # by rung; None: to each k its own
+        self._analyzed: dict[int, Cholmod] = {}  # in an order of their own, not asked for yet
 
     def __reduce__(self) -> tuple:
-        return Orders, ()
+        return Orders, (self._memory,)
 
-    def open(self, pairs: Pairs, k: int, plan: Plan) -> Cholmod:
+    def flops(self, pairs: Pairs, k: int) -> float:
+        """Multiplications of a factorization of graph k in an order of its own."""
+        self._analyzed[k] = self._alone(pairs, k)
+        return self._analyzed[k].flops
+
+    def open(self, pairs: Pairs, k: int, dense_from: int) -> Cholmod:
         """Graph k, in the order of its rung or in its own."""
-        if pairs.n < _FEWEST:
-            return Cholmod(pairs, k, memory=plan.memory)
         rung = int(_RUNGS[np.searchsorted(_RUNGS, k)])
-        rung = min(rung, pairs.k_max, max(plan.dense_from - 1, k))
+        rung = min(rung, pairs.k_max, max(dense_from - 1, k))
+        if rung == k or pairs.n < _FEWEST:
+            return self._alone(pairs, k)
         if rung not in self._places:
-            opened = Cholmod(pairs, rung, memory=plan.memory)
-            self._places[rung] = opened.places if opened.order_is_dear else None
-            if rung == k:
-                return opened
+            above = self._analyzed[rung] = self._alone(pairs, rung)
+            self._places[rung] = above.places if above.order_is_dear else None
         place = self._places[rung]
         if place is None:
-            return Cholmod(pairs, k, memory=plan.memory)
+            return self._alone(pairs, k)
         edges = pairs.count[k]
         rows, columns = place[pairs.rows[:edges]], place[pairs.columns[:edges]]
-        return Cholmod(replace(pairs, rows=rows, columns=columns), k, "natural", plan.memory)
+        return Cholmod(replace(pairs, rows=rows, columns=columns), k, "natural", self._memory)
+
+    def _alone(self, pairs: Pairs, k: int) -> Cholmod:
+        known = self._analyzed.pop(k, None)
+        return Cholmod(pairs, k, memory=self._memory) if known is None else known

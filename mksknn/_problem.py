@@ -27,7 +27,7 @@ from ._names import (
     Task,
 )
 from ._neighbors import Neighbors, check_ranked_by, check_width, first_columns, rank
-from ._plan import ONE, SEARCH, Plan, make_plan
+from ._plan import ONE, SEARCH, Orders, Plan, make_plan
 from ._targets import Targets, encode
 from ._validation import check_k, check_ks, check_ratio_bounds, check_sigmas, free_memory, one_of
 
@@ -72,6 +72,11 @@ class Profile:
     def value(self, ratio: float, logdet: float) -> float:
         """Log evidence at the best sigma0 for this ratio."""
         return self.evidence(logdet - self.n * math.log(self._denominator(ratio)))
+
+    def values(self, ratios: np.ndarray, logdets: np.ndarray) -> np.ndarray:
+        """The same for several ratios."""
+        heights = logdets - self.n * np.log(self.roughness + ratios * self.norm)
+        return 0.5 * self.m * (heights + self._level) + self.constant
 
     def evidence(self, height: float) -> float:
         """Log evidence where log|L + r I| - n log(q + r s) has this height."""
@@ -159,8 +164,10 @@ class Problem:
         """The same problem with more of the graphs at hand."""
         assert self.ranking is not None
         pairs, plan = pairs_by_rank(self.ranking.to(depth), self.pairs.graph), self.plan
-        if plan.dense_from > self.depth:  # otherwise it is known which graphs are dense
-            plan = replace(make_plan(pairs, self.backend, plan.memory), orders=plan.orders)
+        if plan.dense_from > self.depth:
+            plan = make_plan(pairs, self.backend, plan.memory)
+        else:  # it is known which graphs are dense
+            plan = replace(plan, orders=Orders(plan.memory))
         return replace(self, pairs=pairs, roughness=self.targets.roughness(pairs), plan=plan)
 
     def for_workers(self) -> Problem:

@@ -15,6 +15,7 @@ or when `_BUDGET` values are spent, and then the gap that is left is reported.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 
@@ -41,19 +42,24 @@ _ROUNDING = 2e-15  # of a log-determinant, of the sizes of the terms it is the s
 _STEEPEST = np.array([1.0, 1.0, 1.0, 1.0, 1.0, 1.8150, 4.25, 10.201, 31.0, 93.03, 345.5, 1247.5])
 
 
-def _poles(p: np.ndarray | int) -> np.ndarray:
+@functools.cache
+def _poles(p: int) -> float:
     """No p-th derivative of log(1 + exp(x)), p >= 2, exceeds this times p!: it is a sum over poles.
 
-    They are at x = i pi j for odd j, and twice the sum of j^-p is 2 (1 - 2^-p) zeta(p).
+    They are at x = i pi j for odd j, so that it takes the sum of 2 j^-p. What the terms up to 1999
+    leave is at most half the integral from 2000 on, j^-p being convex.
     """
-    from scipy.special import zeta  # a tenth of what importing the package takes, if it were above
+    odd = np.arange(1.0, 2000.0, 2.0)
+    total = float((odd**-p).sum()) + 2000.0 ** (1 - p) / (2.0 * (p - 1))
+    return 2.0 * total / p * math.pi**-p
 
-    return 2.0 * (1.0 - 0.5**p) * zeta(p) / p * math.pi ** -np.asarray(p, float)
+
+_POLES = np.array([math.inf, math.inf, *(_poles(p) for p in range(2, _MOST + 4))])
 
 
 def chebyshev_error(active: int, half_width: float, size: int) -> float:
     """How far H can be from the polynomial through its values at Chebyshev nodes."""
-    return 2.0 * active * float(_poles(size)) * (0.5 * half_width) ** size
+    return 2.0 * active * _poles(size) * (0.5 * half_width) ** size
 
 
 class Curve:
@@ -61,10 +67,13 @@ class Curve:
 
     def __init__(self, spectrum: Spectrum) -> None:
         self.spectrum = spectrum
-        self.v = np.empty(0)  # rising
-        self.ratio = np.empty(0)
-        self.logdet = np.empty(0)
-        self.height = np.empty(0)  # H
+        self.noise = 0.0  # how far rounding may have moved a value
+        self._take(np.empty((4, 0)))
+
+    def _take(self, table: np.ndarray) -> None:
+        """v, rising, and for each of them the ratio, log|L + r I|, and H."""
+        self._table = table
+        self.v, self.ratio, self.logdet, self.height = table
 
     def place(self, ratio: float) -> float:
         """v at a ratio."""
@@ -80,17 +89,12 @@ class Curve:
         at = int(np.searchsorted(self.v, v))
         if at < len(self.v) and self.v[at] == v:
             return at
-        height = logdet - self.spectrum.n * math.log(ratio + self.spectrum.top)
-        self.v, self.ratio = np.insert(self.v, at, v), np.insert(self.ratio, at, ratio)
-        self.logdet = np.insert(self.logdet, at, logdet)
-        self.height = np.insert(self.height, at, height)
+        log = math.log(ratio + self.spectrum.top)
+        one = [v, ratio, logdet, logdet - self.spectrum.n * log]
+        self._take(np.insert(self._table, at, one, axis=1))
+        size = abs(logdet) + self.spectrum.n * (1.0 + abs(log))
+        self.noise = max(self.noise, _ROUNDING * size)
         return at
-
-    @property
-    def noise(self) -> float:
-        """How far rounding may have moved a value."""
-        size = self.spectrum.n * (1.0 + np.abs(np.log(self.ratio + self.spectrum.top)))
-        return _ROUNDING * float((np.abs(self.logdet) + size).max())
 
     @property
     def consistent(self) -> bool:
@@ -128,7 +132,7 @@ class Curve:
             if len(order) < 2 or np.array_equal(order, before):
                 continue
             bounds = self._derivatives(order, np.array([v]))
-            following = (self.spectrum.n - self.spectrum.nulls) * _poles(np.arange(len(order)) + 3)
+            following = (self.spectrum.n - self.spectrum.nulls) * _POLES[3 : len(order) + 3]
             errors = _slope_errors(self.v[order], bounds, following, v, self.noise)
             if errors.min() < best:
                 best, chosen = float(errors.min()), order[: int(np.argmin(errors)) + 2]
@@ -141,30 +145,47 @@ class Curve:
         most that of equal s_i, whose mean is the slope of H; and the slope rises in v. Concavity
         in z bounds it at the first node from below and at the last one from above.
         """
-        p = np.arange(2, len(order) + 1)
-        active, nulls = self.spectrum.n - self.spectrum.nulls, self.spectrum.nulls
-        rise, gap, noise = np.diff(self.height), np.diff(self.v), 2.0 * self.noise
-        # at node i the slope is at least below[i] and at most above[i]
-        below = np.append((rise - noise) / np.expm1(gap), nulls)
-        above = np.append(self.spectrum.n, (rise + noise) / -np.expm1(-gap))
-        first, last = np.minimum.accumulate(order)[1:], np.maximum.accumulate(order)[1:]
-        # nodes that enclose v too; beyond the outermost nothing is known
-        before = int(np.searchsorted(self.v, v.min(), side="right")) - 1
-        after = int(np.searchsorted(self.v, v.max(), side="left"))
-        slow = below[np.minimum(first, before)] if before >= 0 else np.full(len(p), float(nulls))
-        fast = (
-            above[np.maximum(last, after)]
-            if after < len(self.v)
-            else np.full(len(p), float(self.spectrum.n))
-        )
-        least = np.maximum((slow - nulls) / max(active, 1), 0.0)
-        most = np.minimum((fast - nulls) / max(active, 1), 1.0)
-        mean = np.clip(0.5, least, np.maximum(most, least))
-        table = np.full(len(p), np.inf)
-        known = min(len(p), len(_STEEPEST))
-        factorials = np.cumprod(np.arange(1.0, known + 2.0))[1:]
-        table[:known] = _STEEPEST[:known] * (mean * (1.0 - mean))[:known] / factorials
-        return active * np.minimum(table, _poles(p))
+        spectrum = self.spectrum
+        known = self.v, self.height, self.noise
+        counts = float(spectrum.n), float(spectrum.nulls)
+        return _derivative_bounds(*known, order, v.min(), v.max(), *counts, _STEEPEST, _POLES)
+
+
+@kernel
+def _derivative_bounds(places, heights, noise, order, left, right, n, nulls, steepest, poles):
+    """`Curve._derivatives` from `left` to `right`, by the values in this order."""
+    last = places.shape[0] - 1
+    active = n - nulls
+    # the values that enclose left and right too; beyond the outermost nothing is known
+    first_used, last_used = last + 1, -1
+    for i in range(last + 1):
+        if places[i] <= left:
+            first_used = i
+    for i in range(last, -1, -1):
+        if places[i] >= right:
+            last_used = i
+    before, after = first_used <= last, last_used >= 0
+    lowest, highest = min(first_used, order[0]), max(last_used, order[0])
+    out = np.empty(order.shape[0] - 1)
+    factorial = 1.0
+    for p in range(2, order.shape[0] + 1):
+        lowest, highest = min(lowest, order[p - 1]), max(highest, order[p - 1])
+        slow, fast = nulls, n
+        if before and lowest < last:
+            gap = places[lowest + 1] - places[lowest]
+            slow = (heights[lowest + 1] - heights[lowest] - 2.0 * noise) / np.expm1(gap)
+        if after and highest > 0:
+            gap = places[highest] - places[highest - 1]
+            fast = (heights[highest] - heights[highest - 1] + 2.0 * noise) / -np.expm1(-gap)
+        least = max((slow - nulls) / max(active, 1.0), 0.0)
+        most = max(min((fast - nulls) / max(active, 1.0), 1.0), least)
+        mean = min(max(0.5, least), most)
+        factorial *= p
+        bound = poles[p]
+        if p - 2 < steepest.shape[0]:
+            bound = min(bound, steepest[p - 2] * mean * (1.0 - mean) / factorial)
+        out[p - 2] = active * bound
+    return out
 
 
 def _spread(order: np.ndarray, places: np.ndarray, apart: float) -> np.ndarray:
