@@ -221,6 +221,9 @@ def growth() -> plt.Figure | None:
         "k_max",
     )
     for ax, title in zip(axes.flat, titles):
+        if not ax.lines:  # not stored
+            ax.set_axis_off()
+            continue
         ax.set_title(title, fontsize=10)
         ax.set_ylabel("MB" if "memory" in title else "seconds")
         _plain_ticks(ax)
