@@ -158,7 +158,7 @@ def _plain_ticks(ax) -> None:
     """Numbers as they are read, also where an axis spans less than a power of ten."""
     for axis, (low, high) in ((ax.xaxis, ax.get_xlim()), (ax.yaxis, ax.get_ylim())):
         narrow = high / low
-        steps = (1, 1.5, 2, 3, 5, 7) if narrow < 5 else (1, 2, 5) if narrow < 300 else (1,)
+        steps = (1, 1.5, 2, 3, 5, 7) if narrow < 5 else (1, 2, 5) if narrow < 60 else (1,)
         powers = 10.0 ** np.arange(np.floor(np.log10(low)), np.log10(high) + 1)
         ticks = np.outer(powers, steps).ravel()
         axis.set_major_locator(FixedLocator(ticks[(ticks >= low) & (ticks <= high)]))
@@ -242,7 +242,7 @@ def draw(folder: Path) -> list[str]:
         figures["calibration"] = calibration(scores)
     figures = {name: figure for name, figure in figures.items() if figure is not None}
     for name, figure in figures.items():
-        figure.savefig(folder / f"{name}.png", dpi=110)
+        figure.savefig(folder / f"{name}.png", dpi=110, bbox_inches="tight")
         plt.close(figure)
     return list(figures)
 
