@@ -119,8 +119,9 @@ def package(tmp_path):
     (folder / "_jit.py").write_text(Path(_jit.__file__).read_text())
 
     def run(before="", **environment):
+        # -B: Python's own cache goes by size and whole seconds, and would be stale itself
         done = subprocess.run(
-            [sys.executable, "-c", RUN.format(before=before)],
+            [sys.executable, "-B", "-c", RUN.format(before=before)],
             cwd=tmp_path,
             capture_output=True,
             text=True,

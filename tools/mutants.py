@@ -67,7 +67,7 @@ EQUIVALENT = {
     "_bounds.next: off by one: two.min() <= floor": "a bound equal to the floor to the last bit",
     "_bounds._errors_by: sign turned: self._profile.n + abs(logdet)": "1e-14 of it: within slack",
     "_bounds._errors_by: sign turned: self._logdets[at] - logdet - rounding": "within slack",
-    "_bounds.__init__: sign turned: np.array(values) + slack(problem)": "below the slack of tests",
+    "_bounds.__init__: sign turned: values + slack(problem)": "below the slack of tests",
     "_tree._to_box: term dropped: total += gap * gap": "boxes that seem nearer only cost time",
     "_tree._to_box: term dropped: total += gap": "boxes that seem nearer only cost time",
     "_tree._inside: off by one: x[c] > box[1, c]": "boxes are wider than what they must hold",
