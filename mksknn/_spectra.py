@@ -100,7 +100,7 @@ def local_stand_in(pairs: Pairs, k: int, triangles: np.ndarray | None = None) ->
     Nodes are the eigenvalues of the T_i, weights the squares of their vectors' first entries.
     """
     if triangles is None:
-        triangles = Triangles(pairs).of(k)
+        triangles = Triangles(pairs, k).of(k)
     edges = pairs.count[k]
     starts = np.append(0, np.cumsum(degrees(pairs, k)))
     ends = np.empty(2 * edges, np.int32)
@@ -117,8 +117,9 @@ class Triangles:
     one, the 86 of a selection among 30,000 points took 21 of its 46 seconds.)
     """
 
-    def __init__(self, pairs: Pairs) -> None:
+    def __init__(self, pairs: Pairs, k_max: int | None = None) -> None:
         self._pairs = pairs
+        self._most = pairs.k_max if k_max is None else k_max  # there is room for
         self._known: dict[int, np.ndarray] = {}
         self._state: tuple[np.ndarray, ...] | None = None
         self._done = 0  # the k that has been reached
@@ -138,8 +139,7 @@ class Triangles:
     def _grown(self, k: int) -> np.ndarray:
         pairs = self._pairs
         if self._state is None:
-            most = degrees(pairs, pairs.k_max)
-            starts = np.concatenate([[0], np.cumsum(most)])
+            starts = np.concatenate([[0], np.cumsum(degrees(pairs, self._most))])
             ends, weights = np.empty(starts[-1], np.int32), np.empty(starts[-1], np.int32)
             size, mark = np.zeros(pairs.n, np.int64), np.zeros(pairs.n, np.int32)
             self._state = starts, size, ends, weights, mark, np.zeros(pairs.n, np.int64)
