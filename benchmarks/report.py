@@ -213,12 +213,12 @@ PROTOCOLS = {
     "5 folds": "5-fold cross-validation",
 }
 # Why another method is better where it is: written by hand, after a look at the set.
-_PLANE = "A plane nearly separates the classes, and a linear model need not find it point by point."
+_PLANE = "A plane nearly separates the classes, and a linear model need not find it by points."
 WHY: dict[str, str] = {
     "wine": _PLANE,
     "wdbc": _PLANE,
     "twonorm": "Two normal clouds: the best border there is is a plane.",
-    "satimage": "By log-loss a plane does well; by error the forest, one band of one pixel at a time.",
+    "satimage": "Planes do well by log-loss; by error the forest, one band of a pixel at a time.",
     "pima": "The folds differ by more than the methods do.",
     "saheart": "The folds differ by more than the methods do.",
     "led7digit": (
