@@ -222,8 +222,8 @@ WHY: dict[str, str] = {
     "pima": "The folds differ by more than the methods do.",
     "saheart": "The folds differ by more than the methods do.",
     "led7digit": (
-        "Seven columns of zeros and ones, 85 different rows in 500: most neighbours are ties, and a "
-        "linear model has one number for each segment and digit."
+        "Seven columns of zeros and ones, 85 different rows in 500: most neighbours are ties, and "
+        "a linear model has one number for each segment and digit."
     ),
     "australian": "One column decides most cases; trees ask for it first, a distance adds it up.",
     "crx": "40 of 46 columns are categories as zeros and ones, which a distance adds up.",
