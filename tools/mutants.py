@@ -54,6 +54,7 @@ TESTS = {
     "_votes": ("test_prediction",),
     "_quadrature": ("test_posterior",),
     "_learning": ("test_learning",),
+    "_relevance": ("test_learning",),
 }
 
 # "module.function: change", or how that begins -> why no test can notice it
