@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import threading
 from typing import Any
 
 import numpy as np
@@ -30,6 +31,7 @@ def cholmod() -> Any:
 # k = 7 on), and about the same between.
 _METIS_FLOPS = 50_000.0
 _INVERSE_BYTES = 45.0  # for each entry of the factor, seen at n = 100,000 in 3-D
+_ROOM = threading.Lock()  # one thread at a time asks for the room of a factor, and takes it
 
 
 class Factor:
@@ -58,13 +60,18 @@ class Factor:
 
     def factorize(self, shift: float) -> float:
         """Factorize the matrix plus shift on its diagonal; return the log of its determinant."""
-        if not self._fits:  # the first factorization takes the room, the others go in its place
+        if self._fits:
+            return self._factorize(shift)
+        with _ROOM:  # the first factorization takes the room, the others go in its place
             check_memory(
                 12.0 * self.fill,
                 f"the Cholesky factor of this matrix ({self.fill:.3g} entries)",
                 "lower k_max, or the number of points",
             )
             self._fits = True
+            return self._factorize(shift)
+
+    def _factorize(self, shift: float) -> float:
         with one_thread_each():
             if self._old:
                 self._factor.cholesky_inplace(self._matrix, beta=shift)

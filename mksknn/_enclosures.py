@@ -18,7 +18,7 @@ from ._plan import open_graph
 from ._problem import Optimum, Problem
 from ._search import PeakSearch
 
-_MOST_TRIALS = 3  # two are asked for at most, and what is foretold may be a little off
+_MOST_TRIALS = 5  # a search that ends below the floor takes some seven values
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,14 +39,19 @@ class Enclosure:
 
 
 def enclose(
-    problem: Problem, k: int, floor: float = -math.inf, triangles: np.ndarray | None = None
+    problem: Problem,
+    k: int,
+    floor: float = -math.inf,
+    triangles: np.ndarray | None = None,
+    start: float | None = None,
 ) -> Enclosure:
     """Enclose the evidence of graph k, at the given sigmas or the best over both.
 
-    Below `floor` it need not be known any better. The triangles of the graph may be known.
+    Below `floor` it need not be known any better. The triangles of the graph may be known, and a
+    ratio near the peak.
     """
     opened = open_graph(problem.pairs, k, problem.plan, problem.values)
-    return enclose_opened(problem, k, opened, floor, triangles=triangles)
+    return enclose_opened(problem, k, opened, floor, start, triangles)
 
 
 def enclose_opened(

@@ -9,11 +9,12 @@ edges comes out for all k in one pass.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.sparse import csc_array, csr_array
+from scipy.sparse.csgraph import reverse_cuthill_mckee
 
 from ._jit import kernel
 from ._metrics import Metric
@@ -36,6 +37,7 @@ class Pairs:
     rows: np.ndarray  # int32
     columns: np.ndarray  # int32
     count: np.ndarray  # int64, (k_max + 1,)
+    degrees: dict[int, np.ndarray] = field(init=False, default_factory=dict, repr=False)
 
     @property
     def k_max(self) -> int:
@@ -195,6 +197,36 @@ def pairs_by_rank(ranked: Neighbors, graph: Graph) -> Pairs:
     return Pairs(graph, n, *_mutual_pairs(ranked.indices))
 
 
+# From so many points on a vector of them is too long for the fastest caches. Points in no order in
+# the plane (n = 100,000, k = 64) took 2.0 times as long to count triangles, 3.2 times for two steps
+# of Lanczos's method at every vertex and 1.7 times for thirty from one vector; to find the order
+# took a third of a second.
+_SCATTERED = 30_000
+_NEAR = 8  # neighbours that decide who is near whom
+
+
+def gathered(pairs: Pairs) -> Pairs:
+    """The same graphs with the points renumbered, if they are many: who is near has a near number.
+
+    No determinant changes with the numbers of the points. Lists of more neighbours lead to the same
+    numbers.
+    """
+    if pairs.n < _SCATTERED:
+        return pairs
+    check_memory(
+        4.0 * len(pairs.rows),
+        f"{len(pairs.rows)} pairs of points, renumbered",
+        "k_max limits how many neighbours are ranked",
+    )
+    near = slice(0, pairs.count[min(_NEAR, pairs.k_max)])
+    ends = pairs.rows[near], pairs.columns[near]
+    near_graph = csr_array((np.ones(len(ends[0]), np.int8), ends), shape=(pairs.n, pairs.n))
+    order = reverse_cuthill_mckee(near_graph + near_graph.T, symmetric_mode=True)
+    place = np.empty(pairs.n, np.int32)
+    place[order] = np.arange(pairs.n, dtype=np.int32)
+    return replace(pairs, rows=place[pairs.rows], columns=place[pairs.columns])
+
+
 @kernel
 def _mutual_pairs(indices):
     """Pairs in which each ranks the other, sorted by the larger rank (a counting sort)."""
@@ -334,8 +366,17 @@ def _add_edges(rows, columns, degree, out):
 
 
 def degrees(pairs: Pairs, k: int) -> np.ndarray:
-    """The sum of the weights at each point in graph k."""
-    return next(growing_degrees(pairs, np.array([k])))
+    """The sum of the weights at each point in graph k: counted once while k is being looked at."""
+    known = pairs.degrees.get(k)
+    if known is None:
+        known = next(growing_degrees(pairs, np.array([k])))
+        if len(pairs.degrees) >= _LOOKED_AT:
+            pairs.degrees.clear()
+        pairs.degrees[k] = known
+    return known
+
+
+_LOOKED_AT = 8  # graphs, by all threads together
 
 
 def growing_degrees(pairs: Pairs, ks: np.ndarray) -> Iterator[np.ndarray]:

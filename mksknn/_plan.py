@@ -6,6 +6,7 @@ call takes the same route on every worker.
 
 from __future__ import annotations
 
+import threading
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -27,6 +28,7 @@ _SPARSE_PRICE = 7.0
 # How that work grows with k, to find where it is too much in three or four analyses: as k to the
 # powers 1.6 (10-D) to 2.2 (3-D).
 _FIRST_GUESS, _GUESSED_POWER, _STEEPEST = 12, 0.5, 3.0
+_ASIDE = 20_000  # points: of so many, what comes before and after CHOLMOD is worth a thread
 _DENSE_BYTES = 10.0  # an n x n matrix of doubles and some room
 # One reduction took as long as 5 to 8 Cholesky factorizations for n = 300 to 1,500, and a search
 # over r takes 6 to 7 of those, with more work around them than a small matrix is worth.
@@ -56,11 +58,12 @@ class Plan:
     def side_by_side(self, ks: np.ndarray, values: int) -> bool:
         """Whether several k at once keep the threads busy, if so many ratios are asked of each.
 
-        LAPACK is called without the GIL, sparse backends keep it; and a large factorization uses
-        all threads by itself, but no reduction does.
+        LAPACK is called without the GIL, but a large factorization uses all threads by itself, as
+        no reduction does. CHOLMOD keeps the GIL, but what comes before and after it does not.
         """
-        dense = bool((ks >= self.dense_from).any())
-        return dense and (self.n < TILED or self.reduces(values))
+        if (ks >= self.dense_from).any():
+            return self.n < TILED or self.reduces(values)
+        return self.n >= _ASIDE
 
 
 def sparse_backend() -> str:
@@ -141,6 +144,7 @@ class Orders:
         self._memory = memory
         self._places: dict[int, np.ndarray | None] = {}  # by rung; None: to each k its own
         self._analyzed: dict[int, Cholmod] = {}  # in an order of their own, not asked for yet
+        self._lock = threading.Lock()  # of several threads one finds an order
 
     def __reduce__(self) -> tuple:
         return Orders, (self._memory,)
@@ -156,10 +160,11 @@ class Orders:
         rung = min(rung, pairs.k_max, max(dense_from - 1, k))
         if rung == k or pairs.n < _FEWEST:
             return self._alone(pairs, k)
-        if rung not in self._places:
-            above = self._analyzed[rung] = self._alone(pairs, rung)
-            self._places[rung] = above.places if above.order_is_dear else None
-        place = self._places[rung]
+        with self._lock:
+            if rung not in self._places:
+                above = self._analyzed[rung] = self._alone(pairs, rung)
+                self._places[rung] = above.places if above.order_is_dear else None
+            place = self._places[rung]
         if place is None:
             return self._alone(pairs, k)
         edges = pairs.count[k]

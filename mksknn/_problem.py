@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ._graphs import Pairs, pairs_by_rank
+from ._graphs import Pairs, gathered, pairs_by_rank
 from ._metrics import Metric, check_metric, points_and_name
 from ._names import (
     BACKENDS,
@@ -136,7 +136,7 @@ class Ranking:
 class Problem:
     """One graph of one ranking, with its targets: everything that a worker needs."""
 
-    pairs: Pairs  # up to the depth ranked so far
+    pairs: Pairs  # up to the depth ranked so far, numbered as `gathered` does
     targets: Targets
     roughness: np.ndarray  # q_k for k = 0..depth
     ks: np.ndarray  # all that were asked for
@@ -164,11 +164,12 @@ class Problem:
         """The same problem with more of the graphs at hand."""
         assert self.ranking is not None
         pairs, plan = pairs_by_rank(self.ranking.to(depth), self.pairs.graph), self.plan
+        roughness, pairs = self.targets.roughness(pairs), gathered(pairs)
         if plan.dense_from > self.depth:
             plan = make_plan(pairs, self.backend, plan.memory)
         else:  # it is known which graphs are dense
             plan = replace(plan, orders=Orders(plan.memory))
-        return replace(self, pairs=pairs, roughness=self.targets.roughness(pairs), plan=plan)
+        return replace(self, pairs=pairs, roughness=roughness, plan=plan)
 
     def for_workers(self) -> Problem:
         """Without the points, which no worker needs."""
@@ -202,10 +203,11 @@ class Question:
         """One candidate, ranked to the largest k or to a lesser depth."""
         depth = int(self.ks[-1]) if depth is None else depth
         pairs = pairs_by_rank(ranking.to(depth), graph)
+        roughness, pairs = self.targets.roughness(pairs), gathered(pairs)
         return Problem(
             pairs=pairs,
             targets=self.targets,
-            roughness=self.targets.roughness(pairs),
+            roughness=roughness,
             ks=self.ks,
             ratio_bounds=self.ratio_bounds,
             sigmas=self.sigmas,

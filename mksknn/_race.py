@@ -16,7 +16,7 @@ from ._bounds import (
     anchor_bounds,
     diagonal_bounds,
     foretell,
-    guess_ratio,
+    foretell_loosely,
     identity_bounds,
     local_bound,
     slack,
@@ -27,7 +27,7 @@ from ._plan import ONE, open_graph
 from ._problem import Problem, Question, Ranking
 from ._spectra import Triangles
 from ._tails import bound_tail
-from ._threads import Progress, map_chunks
+from ._threads import Progress, map_chunks, run_pieces
 
 _DEPTH = 48  # neighbours ranked at first; the bounds of `_tails` rule out most k beyond
 _ALL = 256  # of so few points all are ranked at once: no pass over the pairs need be compiled
@@ -35,11 +35,13 @@ _ALL = 256  # of so few points all are ranked at once: no pass over the pairs ne
 # times as long as no limit (letter 2,000 x 16, phoneme 2,500 x 5).
 _DEEP = 96
 _ROUND = 4  # k enclosed against one floor; fixed, so that no answer depends on the workers
+_POINTS, _RISE = 10_000, 1e-3  # nats a point: more than a random vector errs by
 _MANY = 16  # so many rivals, the one of which most is foretold is looked for
 _FEW = 8  # an anchor costs as much as three factorizations or more, ruling out one k one to three
 # Anchors go on if the last one ruled out a tenth of the k; a sparse one, which takes as long as
 # enclosing seven k at n = 100,000 (2-D) and five at 30,000, also so many of them.
 _WORTHWHILE, _SPARSE_ANCHOR = 0.1, 10
+_MISS = 0.4  # for 1/4: 0.22 to 0.39 were seen at n = 100,000 (2-D), ten k below 38, 55 and 98
 # At its own peak an anchor bounds hardly any k by less than its own evidence; above the peak it
 # does (docs/theory). Of the 19 k below 20 at n = 100,000 (2-D), none is ruled out from the peak,
 # all are from 1.01 to 2.7 times its ratio; at n = 10,000 7 are. On Pima.tr 7 and 8 k (symmetric,
@@ -72,6 +74,9 @@ class Standing:
         self.consistent = True  # no value was found above a bound
         self._anchors_pay = True
         self._percent = -1
+        self._told: dict[int, tuple[float, float]] = {}
+        # a reduction is as cheap as what could be foretold
+        self.foretells = problem.sigmas is None and not problem.plan.reduces(problem.values)
         self._triangles = Triangles(problem.pairs)
         self._rank()
 
@@ -86,7 +91,7 @@ class Standing:
             if self.level[at] >= LOCAL:
                 return at
             if self.level[at] == DIAGONAL:
-                self._bound_locally(at)
+                self._bound_locally(np.array([at]))
                 continue
             loose = ranked[self.level[ranked] == IDENTITY]
             highest = np.argsort(-self.upper[loose], kind="stable")[:_MANY]
@@ -94,26 +99,49 @@ class Standing:
 
     def improve(self, floor: float) -> None:
         """Bound every k above the floor as well as the cheap bounds can, ranking where needed."""
-        while True:
-            self._bound_tail(floor)
-            rivals = self.rivals(floor)
-            ranked = rivals[self.level[rivals] != UNKNOWN]
-            beyond = rivals[self.level[rivals] == UNKNOWN]
-            self._bound_by_degrees(ranked[self.level[ranked] == IDENTITY])
-            for at in ranked.tolist():
-                if self.level[at] == DIAGONAL and self.upper[at] > floor:
-                    self._bound_locally(at)
-            if not len(beyond):
-                return
+        self._reach(floor)
+        self._tighten(floor)
+
+    def _reach(self, floor: float) -> None:
+        """Rank as many neighbours as the k above the floor need."""
+        self._bound_tail(floor)
+        rivals = self.rivals(floor)
+        beyond = rivals[self.level[rivals] == UNKNOWN]
+        if len(beyond):
             depth = int(self.problem.ks[beyond[-1]])
             self.progress.say(f"ranking {depth} neighbours")
             self.problem = self.problem.deepened(depth)
             self._triangles = Triangles(self.problem.pairs)
             self._rank()
 
+    def _tighten(self, floor: float) -> None:
+        """Bound the ranked k above the floor by their degrees, then locally."""
+        rivals = self.rivals(floor)
+        self._bound_by_degrees(rivals[self.level[rivals] == IDENTITY])
+        rivals = self.rivals(floor)
+        self._bound_locally(rivals[self.level[rivals] == DIAGONAL])
+
     def rivals(self, floor: float) -> np.ndarray:
         """Positions of the k that may be above the floor and are not enclosed yet."""
         return np.flatnonzero((self.upper > floor) & (self.level < ENCLOSED))
+
+    def first(self) -> int:
+        """Position of the k to enclose first.
+
+        Where evidence still rises at the end of the ranked k, that is beyond it; and of many points,
+        to rank more takes less time than a search that says so.
+        """
+        problem, n = self.problem, self.problem.pairs.n
+        if self.foretells and n >= _POINTS and problem.depth < problem.ks[-1]:
+            ranked = problem.ks[problem.ks <= problem.depth]
+            some = ranked[[len(ranked) // 4, len(ranked) // 2, -1]].tolist()
+            told = [foretell_loosely(problem, k) for k in some]
+            if told[-1] - max(told[:-1]) > _RISE * n:
+                self.improve(told[-1])
+                rivals = self.rivals(told[-1])
+                if len(rivals) > _MANY:
+                    return self.favourite(rivals)
+        return self.lead()
 
     def favourite(self, rivals: np.ndarray) -> int:
         """Position of the rival of which most is foretold: on a grid, then around the best on it.
@@ -122,13 +150,11 @@ class Standing:
         alone the race came from k = 48 to 52 in four searches (n = 100,000 in the plane, where the
         best k is near 60); what is foretold is off by a few nats.
         """
-        told: dict[int, float] = {}
+
+        self.foretells = False  # once is enough
 
         def of(one: int) -> float:
-            if one not in told:
-                k = int(self.problem.ks[rivals[one]])
-                told[one] = foretell(self.problem, k, self._triangles.known(k))[0]
-            return told[one]
+            return self._foretell(int(self.problem.ks[rivals[one]]))[0]
 
         step = max(1, len(rivals) // 8)
         best = max(range(0, len(rivals), step), key=of)
@@ -137,6 +163,12 @@ class Standing:
             beside = (best, max(best - step, 0), min(best + step, len(rivals) - 1))
             best = max(beside, key=of)
         return int(rivals[best])
+
+    def _foretell(self, k: int) -> tuple[float, float]:
+        """The best evidence of a k as it should turn out, and its ratio."""
+        if k not in self._told:
+            self._told[k] = foretell(self.problem, k, self._triangles.known(k))
+        return self._told[k]
 
     def _rank(self) -> None:
         """Bound the k whose graphs have come to hand."""
@@ -173,10 +205,17 @@ class Standing:
         self.upper[positions] = np.minimum(self.upper[positions], bounds)
         self.level[positions] = np.where(pays, DIAGONAL, LOCAL)
 
-    def _bound_locally(self, at: int) -> None:
-        k = int(self.problem.ks[at])
-        bound = local_bound(self.problem, k, self._triangles.of(k))
-        self.upper[at], self.level[at] = min(self.upper[at], bound), LOCAL
+    def _bound_locally(self, positions: np.ndarray) -> None:
+        ks = self.problem.ks[positions].tolist()
+        triangles = [self._triangles.of(k) for k in ks]
+        bounds = np.empty(len(ks))
+
+        def work(one: int) -> None:
+            bounds[one] = local_bound(self.problem, ks[one], triangles[one])
+
+        run_pieces(work, range(len(ks)))
+        self.upper[positions] = np.minimum(self.upper[positions], bounds)
+        self.level[positions] = LOCAL
 
     # -----------------------------------------------------------------------------------------
     # Factorizations
@@ -188,12 +227,19 @@ class Standing:
         found = map_chunks(
             _enclose_above,
             (problem.for_workers(), floor),
-            [(k, self._triangles.known(k)) for k in ks.tolist()],
+            [(k, self._triangles.known(k), self._peak_beside(k)) for k in ks.tolist()],
             executor=self.executor,
             threads=problem.plan.side_by_side(ks, problem.values),
         )
         for at, one in zip(positions.tolist(), found, strict=True):
             self.note(at, one)
+
+    def _peak_beside(self, k: int) -> float | None:
+        """The best ratio of the nearest k that has been searched to its end."""
+        known = [one for one in self.enclosed.values() if one.settled]
+        if not known:
+            return None
+        return min(known, key=lambda one: (abs(one.k - k), one.k)).optimum.ratio
 
     def note(self, at: int, one: Enclosure) -> None:
         """Take in what is known of one k."""
@@ -212,14 +258,16 @@ class Standing:
         ks = problem.ks[rivals]
         # resistances of a sparse graph bound the k below it, those of a dense one all
         dense = problem.plan.dense(int(ks[-1]))
-        at = int(rivals[np.argmax(self.upper[rivals])] if dense else rivals[-1])
-        k = int(problem.ks[at])
+        one = int(np.argmax(self.upper[rivals])) if dense else self._sparse_anchor(ks, floor)
+        if one is None:
+            return False
+        at, k = int(rivals[one]), int(ks[one])
         if at in self.enclosed:
             ratio = _ABOVE * self.enclosed[at].optimum.ratio
         elif problem.sigmas is not None:
             ratio = problem.sigmas[1] / problem.sigmas[0]
         else:
-            ratio = _ABOVE * guess_ratio(problem, k, self._triangles.known(k))
+            ratio = _ABOVE * self._foretell(k)[1]
         ratio = min(max(ratio, problem.ratio_bounds[0]), problem.ratio_bounds[1])
         opened = open_graph(problem.pairs, k, problem.plan, ONE)
         bounds = anchor_bounds(problem, opened, ratio)
@@ -232,6 +280,25 @@ class Standing:
         out = len(rivals) - len(self.rivals(floor))
         self._anchors_pay = out >= max(_WORTHWHILE * len(rivals), 1 if dense else _SPARSE_ANCHOR)
         return True
+
+    def _sparse_anchor(self, ks: np.ndarray, floor: float) -> int | None:
+        """Which of these rivals, as an anchor, should rule out most; None if that is too few.
+
+        An anchor's bound on a k below it is too high by m/4 of what the squares of the resistances
+        of the edges between them add up to, if those are near 2 / (mean degree) and no edge knows
+        of another; and by something for what they know.
+        """
+        pairs = self.problem.pairs
+        for k in ks[:: max(1, len(ks) // 8)].tolist():
+            self._foretell(k)
+        known = sorted(self._told)
+        told = np.interp(ks, known, [self._told[k][0] for k in known])
+        edges = pairs.count[ks].astype(np.float64)
+        between = np.maximum(edges[:, None] - edges, 0.0)
+        error = _MISS * self.problem.targets.m * between * (pairs.n / edges[:, None]) ** 2
+        out = np.tril(told + error < floor).sum(axis=1)
+        best = int(np.argmax(out))
+        return best if out[best] >= _SPARSE_ANCHOR else None
 
     # -----------------------------------------------------------------------------------------
     # What is proven
@@ -266,19 +333,18 @@ class Standing:
 
 
 def _enclose_above(
-    shared: tuple[Problem, float], graph: tuple[int, np.ndarray | None]
+    shared: tuple[Problem, float], graph: tuple[int, np.ndarray | None, float | None]
 ) -> Enclosure:
     problem, floor = shared
-    return enclose(problem, graph[0], floor, graph[1])
+    k, triangles, start = graph
+    return enclose(problem, k, floor, triangles, start)
 
 
 def find_best(problem: Problem, executor: object, progress: Progress) -> Standing:
     """Race all k of a problem until one is proven to be the best."""
     standing = Standing(problem, executor, progress)
     progress.say("ruling out")
-    standing.enclose(np.array([standing.lead()]), -math.inf)
-    # a reduction is as cheap as what could be foretold
-    searching = problem.sigmas is None and not problem.plan.reduces(problem.values)
+    standing.enclose(np.array([standing.first()]), -math.inf)
     while True:
         floor = float(standing.lower.max())
         standing.improve(floor)
@@ -286,8 +352,7 @@ def find_best(problem: Problem, executor: object, progress: Progress) -> Standin
         progress.say(f"k left: {len(rivals)}")
         if not len(rivals):
             return standing
-        if searching and len(rivals) > _MANY:
-            searching = False
+        if standing.foretells and len(rivals) > _MANY:
             standing.enclose(np.array([standing.favourite(rivals)]), floor)
             continue
         if standing.anchor(floor):

@@ -30,9 +30,7 @@ class StandIn(NamedTuple):
 
     nodes: np.ndarray
     weights: np.ndarray
-    # Gauss's rule: sum of weights log(nodes + r) exceeds log|L + r I| by an integral over x, from 0
-    # to the largest eigenvalue, of (x + r)^-power times something that is nowhere negative.
-    power: int = 0
+    power: int = 0  # of Gauss's rule: twice the nodes of a vertex
 
     def logdet(self, ratio: float) -> float:
         """What stands for log|L + ratio I|."""
@@ -41,6 +39,35 @@ class StandIn(NamedTuple):
     def logdets(self, ratios: np.ndarray) -> np.ndarray:
         """The same for several ratios."""
         return np.array([self.logdet(ratio) for ratio in ratios.tolist()])
+
+    def fall(self, ratios: np.ndarray) -> np.ndarray:
+        """How fast the error of Gauss's rules can fall: r to the power of minus this, up to r.
+
+        The error at a vertex with the nodes u is e(r) = integral over t > r of g(t), where
+
+            g(t) = sum over x of a positive number / ((x + t) times the product of (u + t)^2),
+
+        so that g(t) >= g(s) (s/t) ((u0 + s) / (u0 + t))^power for t > s, u0 being the lowest node,
+        and - de/dlog r is at most e over the integral of that (docs/theory). Where a node is 0 the
+        rule is exact, there being no eigenvalue below it.
+        """
+        nodes = self.nodes[self.nodes > 0.0]
+        if not len(nodes):
+            return np.zeros(len(ratios))
+        return _steepest_fall(nodes.min() / ratios, self.power)
+
+
+def _steepest_fall(y: np.ndarray, power: int) -> np.ndarray:
+    """1 / integral from 1 to infinity of ((y + 1) / (y + u))^power / u, rounded up."""
+    known = np.maximum(y, _NEGLIGIBLE)
+    ratio = (known + 1.0) / known
+    total = ratio**power * np.log1p(known)
+    for p in range(1, power):
+        total -= ratio ** (power - p) / p
+    return np.where(y < _NEGLIGIBLE, float(power), np.minimum((1.0 + 1e-6) / total, power))
+
+
+_NEGLIGIBLE = 0.1  # below, digits cancel, and the fall is nearly the power
 
 
 class Foretold:
@@ -218,13 +245,15 @@ def _two_steps(starts, ends, triangles, weight, nodes, weights):
             nodes[i, 0], nodes[i, 1] = 0.0, 0.0
             weights[i, 0], weights[i, 1] = 1.0, 0.0
             continue
+        determinant = degree * (far - triangles[i]) - squares * squares  # whole numbers: exact
         other = (far - triangles[i]) / squares
         half = 0.5 * (degree - other)
         root = np.sqrt(half * half + squares)
         middle = 0.5 * (degree + other)
         high = middle + root
-        # the product of the eigenvalues is T's determinant, which is at least 0
-        low = max((degree * other - squares) / high, 0.0)
+        # the product of the eigenvalues is T's determinant, which is at least 0; it is 0 where the
+        # vertex sees no third eigenvalue
+        low = determinant / (squares * high)
         nodes[i, 0], nodes[i, 1] = low, high
         share = min(max((degree - low) / (high - low), 0.0), 1.0)
         weights[i, 0], weights[i, 1] = 1.0 - share, share

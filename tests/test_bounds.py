@@ -4,6 +4,7 @@ import naive
 import numpy as np
 import pytest
 from posing import opened_graph, problem_of, random_set
+from scipy.integrate import trapezoid
 
 import mksknn
 from mksknn._bounds import (
@@ -18,7 +19,8 @@ from mksknn._bounds import (
 )
 from mksknn._cholmod import cholmod
 from mksknn._enclosures import enclose, enclose_chunk
-from mksknn._spectra import Foretold, Triangles, local_stand_in
+from mksknn._graphs import degrees
+from mksknn._spectra import Foretold, StandIn, Triangles, diagonal_stand_in, local_stand_in
 from mksknn._tails import bound_tail
 
 GRAPHS = ("mutual", "symmetric")
@@ -139,6 +141,39 @@ def test_one_determinant_rules_out_a_k_in_many_dimensions():
     for k in (10, 14, 18):
         found = enclose(problem, k, best)
         assert found.lower <= curve.log_evidence[k - 1] <= found.upper <= best
+
+
+@pytest.mark.uncompiled
+@pytest.mark.parametrize("power", [2, 4])
+def test_how_fast_an_error_can_fall(power):
+    """One over the literal integral, and no more than the power itself."""
+    for y in (1e-9, 0.01, 0.1, 0.5, 3.0, 1e2, 1e4):
+        at = np.exp(np.linspace(0.0, 40.0, 400_001))
+        whole = trapezoid(((y + 1.0) / (y + at)) ** power, np.log(at))
+        fall = StandIn(np.array([0.0, y, y + 1.0]), np.ones(3), power).fall(np.array([1.0]))[0]
+        assert 1.0 / whole <= fall * (1.0 + 1e-6) and fall <= power
+        if y >= 0.1:
+            assert fall == pytest.approx(1.0 / whole, rel=1e-5)
+
+
+@pytest.mark.uncompiled
+@pytest.mark.parametrize("graph", GRAPHS)
+def test_errors_of_stand_ins_fall_no_faster_than_said(graph):
+    """Against eigenvalues, from every ratio to every larger one; small components among them."""
+    ratios = 10.0 ** np.arange(-5.0, 4.0, 0.5)
+    for seed in range(6):
+        X, y, _ = random_set(seed, "binary", n=24)
+        problem = problem_of(X, y, graph=graph)
+        for k in (1, 2, 3, 6, 15):
+            values = naive.spectrum(naive.weights(X, k, graph))
+            exact = np.log(values[:, None] + ratios).sum(axis=0)
+            degree = degrees(problem.pairs, k)
+            for one in (diagonal_stand_in(degree), local_stand_in(problem.pairs, k)):
+                error = one.logdets(ratios) - exact
+                rounding = 1e-9 * (1.0 + np.abs(exact).max())
+                assert (error > -rounding).all()
+                fading = np.minimum(ratios[:, None] / ratios, 1.0) ** one.fall(ratios)
+                assert (error >= fading * error[:, None] - rounding).all()
 
 
 @pytest.mark.parametrize("graph", GRAPHS)

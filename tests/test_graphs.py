@@ -322,3 +322,30 @@ def test_sums_over_the_edges_of_few_points(graph):
         np.testing.assert_array_equal(full(lower_laplacian(pairs, k)), naive.laplacian(W))
         whole = np.zeros(5, np.int64), np.zeros(1)
         assert _graphs.resistance_sums(pairs, np.eye(5), *whole)[k] == np.sum(W)
+
+
+def test_many_points_are_numbered_by_who_is_near():
+    """The same graphs under other numbers, which more neighbours do not change."""
+    X = np.random.default_rng(5).normal(size=(30_000, 2))
+    for graph in GRAPHS:
+        deep, flat = make_pairs(X, graph, 12), make_pairs(X, graph, 9)
+        new = _graphs.gathered(deep)
+        place = np.full(len(X), -1)
+        place[deep.rows], place[deep.columns] = new.rows, new.columns
+        np.testing.assert_array_equal(np.sort(place[place >= 0]), np.unique(place[place >= 0]))
+        np.testing.assert_array_equal(place[deep.rows], new.rows)
+        np.testing.assert_array_equal(place[deep.columns], new.columns)
+        np.testing.assert_array_equal(new.count, deep.count)
+        assert np.abs(new.rows - new.columns).mean() < 0.1 * np.abs(deep.rows - deep.columns).mean()
+        edges = flat.count[9]
+        np.testing.assert_array_equal(_graphs.gathered(flat).rows[:edges], new.rows[:edges])
+    few = make_pairs(X[:500], "symmetric", 5)
+    assert _graphs.gathered(few) is few
+
+
+def test_degrees_are_remembered_as_they_are():
+    X = np.random.default_rng(6).normal(size=(40, 2))
+    pairs = make_pairs(X, "symmetric")
+    for k in [*range(1, 39), 3, 20, 3]:
+        W = naive.weights(X, k, "symmetric")
+        np.testing.assert_array_equal(_graphs.degrees(pairs, k), W.sum(axis=0))

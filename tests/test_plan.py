@@ -1,6 +1,7 @@
 """The plan: which backend computes which graph, decided once from sizes, fill and memory."""
 
 import pickle
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -34,6 +35,7 @@ def test_choice_of_a_backend():
     assert backend_of(pairs, 400, plan) == "lapack"
     assert plan.side_by_side(np.array([2, 400]), SEARCH)
     assert not plan.side_by_side(np.array([2]), SEARCH)
+    assert replace(plan, n=30_000).side_by_side(np.array([2]), SEARCH)
 
 
 def test_fill_grows_with_k_so_there_is_one_border():

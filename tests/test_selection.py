@@ -298,3 +298,16 @@ def test_repr_and_attributes():
     with pytest.raises(AttributeError):
         found.k = 3
     assert "sigma0" not in repr(mksknn.select_k(X, y, criterion="loo"))
+
+
+def test_evidence_that_still_rises_where_the_ranking_ends():
+    """Of many points more are ranked before the first search, and the best k is found all the same."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(10_000, 2))
+    y = (X[:, 0] > 0) ^ (rng.random(10_000) < 0.2)
+    found = mksknn.select_k(X, y, k_max=120)
+    assert found.certified and found.k == 60
+    around = mksknn.evidence_curve(X, y, ks=[48, 59, 60, 61, 72])
+    assert around.best_k == 60
+    assert found.log_evidence == pytest.approx(around.log_evidence[2], rel=1e-12)
+    assert 48 not in found.evaluated  # where the first ranking ends
