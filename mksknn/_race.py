@@ -128,8 +128,8 @@ class Standing:
     def first(self) -> int:
         """Position of the k to enclose first.
 
-        Where evidence still rises at the end of the ranked k, that is beyond it; and of many points,
-        to rank more takes less time than a search that says so.
+        Where evidence still rises at the end of the ranked k, that is beyond it; and to rank more of
+        many points takes less time than a search that says so.
         """
         problem, n = self.problem, self.problem.pairs.n
         if self.foretells and n >= _POINTS and problem.depth < problem.ks[-1]:
