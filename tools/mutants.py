@@ -73,7 +73,7 @@ EQUIVALENT = {
     "_tree._to_box: term dropped: total += gap": "boxes that seem nearer only cost time",
     "_tree._inside: off by one: x[c] > box[1, c]": "boxes are wider than what they must hold",
     "_tree._inside: off by one: x[c] < box[0, c]": "boxes are wider than what they must hold",
-    "_tails.bound_tail: sign turned: 2 * n + job.bins.size": "more rounding than any sum has",
+    "_tails.bound_tail: sign turned: 2 * n + bins.size": "more rounding than any sum has",
     "_tails.bound_tail: sign turned: 1.0 - steps * _EPS": "more rounding than any sum has",
     "_tails.bound_tail: sign turned: roughness * (1.0 - steps": "more rounding than any sum has",
     "_search._tolerance: sign turned: _GAP * self.curve.spectrum.n + 8.0 * self.curve.noise": (
@@ -87,7 +87,7 @@ EQUIVALENT = {
     "_search._ceiling: sign turned: self.lower + 0.5 * self._tolerance": "cells split further",
     "_search._bracket: sign turned: v + step": "the second value on the other side of the first",
     "_search._beside: sign turned: self.curve.place(peak) + np.array([-_ASIDE": "both sides anyway",
-    "_tails.sum_mutual: sign turned: self.bins.size + 1.0": "memory foretold, two numbers a point",
+    "_tails._sum_pairs: sign turned: bins + 1.0": "memory foretold, two numbers a point",
     "_dense._climb: sign turned: left + right": "a first value, which the loop replaces",
 }
 
