@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import contextvars
 import functools
+import graphlib
 import heapq
 import os
 import pickle
@@ -223,14 +224,18 @@ def thread_count() -> int:
     return cores if limit is None else limit
 
 
-@contextlib.contextmanager
-def limit_threads(threads: int) -> Iterator[None]:
+def limit_threads(threads: int) -> contextlib.AbstractContextManager[None]:
     """Use at most `threads` threads for what this thread starts inside the block."""
-    token = _limit.set(threads)
+    return _having(_limit, threads)
+
+
+@contextlib.contextmanager
+def _having(variable: contextvars.ContextVar, value: object) -> Iterator[None]:
+    token = variable.set(value)
     try:
         yield
     finally:
-        _limit.reset(token)
+        variable.reset(token)
 
 
 class Stopped(Exception):
@@ -246,15 +251,6 @@ def check_stop() -> None:
     """End this piece of work here if the call it belongs to has failed or was interrupted."""
     if _stopping.get()():
         raise Stopped
-
-
-@contextlib.contextmanager
-def _stopping_when(stopping: Callable[[], bool]) -> Iterator[None]:
-    token = _stopping.set(stopping)
-    try:
-        yield
-    finally:
-        _stopping.reset(token)
 
 
 def run_blocks(work: Callable[[int, int], None], size: int, block: int) -> None:
@@ -282,7 +278,8 @@ def run_pieces(work: Callable[[Any], object], pieces: Sequence, threads: int | N
         return stop.is_set() or outer()
 
     def take() -> None:
-        with one_thread_each(), limit_threads(max(1, allowed // threads)), _stopping_when(stopping):
+        share = limit_threads(max(1, allowed // threads))
+        with one_thread_each(), share, _having(_stopping, stopping):
             while True:
                 check_stop()
                 with lock:
@@ -333,14 +330,11 @@ def _is_interrupt(error: BaseException) -> bool:
 
 def run_tasks(work: Callable[[Any], object], needs: Mapping[Any, Sequence]) -> None:
     """Call ``work(task)`` for each task after those that it needs, the first one in order first."""
-    number = {task: at for at, task in enumerate(needs)}
     tasks = list(needs)
-    missing = [len(needs[task]) for task in tasks]
-    waiting: list[list[int]] = [[] for _ in tasks]
-    for task, needed in needs.items():
-        for one in needed:
-            waiting[number[one]].append(number[task])
-    ready = [at for at in range(len(tasks)) if not missing[at]]  # a heap, since it rises
+    number = {task: at for at, task in enumerate(tasks)}
+    sorter = graphlib.TopologicalSorter(needs)
+    sorter.prepare()
+    ready = sorted(number[task] for task in sorter.get_ready())  # a heap
     changed = threading.Condition()
 
     def next_task(_: int) -> None:
@@ -351,10 +345,9 @@ def run_tasks(work: Callable[[Any], object], needs: Mapping[Any, Sequence]) -> N
             at = heapq.heappop(ready)
         work(tasks[at])
         with changed:
-            for other in waiting[at]:
-                missing[other] -= 1
-                if not missing[other]:
-                    heapq.heappush(ready, other)
+            sorter.done(tasks[at])
+            for task in sorter.get_ready():
+                heapq.heappush(ready, number[task])
             changed.notify_all()
 
     run_pieces(next_task, range(len(tasks)))
@@ -436,7 +429,7 @@ def _work(function: Callable, shared: object, chunk: object) -> object:
 def _work_until(
     stopping: Callable[[], bool], function: Callable, shared: object, chunk: object
 ) -> object:
-    with _stopping_when(stopping):
+    with _having(_stopping, stopping):
         return _work(function, shared, chunk)
 
 
@@ -479,32 +472,31 @@ def _on_dask(
     # its warning of large graphs recommends scatter
     with dask.config.set({"distributed.admin.large-graph-warning-threshold": "1PB"}):
         data = _submit(submit, pickle.loads, blob)
-    return _collect(submit, (_work, function, data), chunks, bar, _Patience(client).check)
+    return _collect(submit, (_work, function, data), chunks, bar, _patience(client))
 
 
 _PATIENCE = 300.0  # seconds without any worker; a cluster that grows on demand takes minutes
 _LOOK = 2.0  # seconds between two looks at the cluster
 
 
-class _Patience:
-    """Ends the wait for a Dask cluster that has no workers."""
+def _patience(client: Any) -> Callable[[], None]:
+    """What ends the wait for a Dask cluster that has no workers."""
+    alone_since: float | None = None
 
-    def __init__(self, client: Any) -> None:
-        self._client = client
-        self._alone_since: float | None = None
-
-    def check(self) -> None:
-        if self._client.scheduler_info()["workers"]:
-            self._alone_since = None
-            return
+    def check() -> None:
+        nonlocal alone_since
         now = time.monotonic()
-        if self._alone_since is None:
-            self._alone_since = now
-        if now - self._alone_since > _PATIENCE:
+        if client.scheduler_info()["workers"]:
+            alone_since = None
+        elif alone_since is None:
+            alone_since = now
+        elif now - alone_since > _PATIENCE:
             raise TimeoutError(
                 f"executor: the Dask cluster has had no worker for {_PATIENCE:.0f} seconds; "
                 "start some, or call without an executor"
             )
+
+    return check
 
 
 def _submit(submit: Callable, *call: object) -> Any:
