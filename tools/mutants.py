@@ -60,9 +60,8 @@ TESTS = {
 # "module.function: change", or how that begins -> why no test can notice it
 EQUIVALENT = {
     "_graphs._find_components: term dropped: left -= 1": "only ends the loop earlier",
-    "_loo._climb: term dropped: evaluations += 1": "a count that nothing rests on",
-    "_loo._branch_and_bound: term dropped: mass += w[c] * g[c]": "a bound whatever the scale",
-    "_loo._highest: off by one: node[_S] > best[_S]": "two ratios of equal score",
+    "_loo._branch_and_bound: term dropped: mass += f.w[c] * f.g[c]": "a bound whatever the scale",
+    "_loo._highest: off by one: ends[c, _S] > best[_S]": "two ratios of equal score",
     "_bounds._foretold_peak: factor turned: start * _AROUND": "the factors are their own inverses",
     "_bounds.next: off by one: one.min() <= floor": "a bound equal to the floor to the last bit",
     "_bounds.next: off by one: two.min() <= floor": "a bound equal to the floor to the last bit",
