@@ -22,7 +22,7 @@ import numpy as np
 from ._jit import kernel
 from ._names import Graph, Ties
 from ._queries import Links
-from ._targets import Targets
+from ._targets import Voters
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -92,27 +92,6 @@ class Parts(NamedTuple):
     ratio: np.ndarray
     inverse_sigma0: np.ndarray
     weight: np.ndarray
-
-
-@dataclass(frozen=True, eq=False)
-class Voters:
-    """The targets of the training points, as far as predictions need them."""
-
-    classes: np.ndarray | None  # sorted labels; None for regression
-    codes: np.ndarray  # int32, class of each point; empty for regression
-    values: np.ndarray  # regression: (n, outputs), without their mean; empty for classes
-    mean: np.ndarray  # regression: what was taken off each output
-    flat: bool  # regression: y had one dimension
-
-    @classmethod
-    def of(cls, targets: Targets) -> Voters:
-        """The part of encoded targets that votes."""
-        return cls(targets.classes, targets.codes, targets.values, targets.mean, targets.flat)
-
-    @property
-    def n_classes(self) -> int:
-        """The number of classes; 0 for regression."""
-        return 0 if self.classes is None else len(self.classes)
 
 
 class Votes(NamedTuple):

@@ -14,7 +14,7 @@ import mksknn
 from mksknn._queries import Index
 from mksknn._targets import encode
 from mksknn._threads import limit_threads
-from mksknn._votes import Blend, Voters, combine
+from mksknn._votes import Blend, combine
 
 GRAPHS = ("knn", "mutual", "symmetric")
 METRICS = ("euclidean", "manhattan", "chebyshev", "cosine", "precomputed")
@@ -380,7 +380,7 @@ def test_an_average_of_equals_is_each_of_them():
 def test_votes_of_one_search():
     X, new = cloud()
     y = targets("string", len(X))
-    voters = Voters.of(encode(y, len(X), "auto", "auto", True))
+    voters = encode(y, len(X), "auto", "auto", True)
     for graph in GRAPHS:
         for k in (1, 6, len(X) - 1):
             blend = Blend.single(k, None)
