@@ -137,17 +137,16 @@ def combine(links: Links, voters: Voters, blend: Blend, graph: Graph, ties: Ties
     The links must be those of the graphs ``blend.ks``.
     """
     out = Votes.empty(len(links.closest), voters)
-    mutual = graph == "mutual"
-    if voters.classes is None:
-        _combine_values(links, mutual, blend.parts, voters.values, out)
-    else:
-        _combine_votes(links, mutual, blend.parts, voters.codes, ties == "nearest", out)
+    targets = voters.values if voters.classes is None else voters.codes
+    _combine(links, graph == "mutual", blend.parts, targets, ties == "nearest", out)
     return out
 
 
 @kernel
-def _combine_values(links, mutual, parts, values, out):
+def _combine(links, mutual, parts, targets, nearest, out):
+    """Targets are values in two dimensions or class numbers in one: compiled for each by itself."""
     n_graphs, outputs = parts.begins.shape[0] - 1, out.mean.shape[1]
+    classes = out.probability.shape[1]
     total = np.empty(n_graphs)  # sum of the weights in each graph
     sums = np.empty((n_graphs, outputs))  # and of weight times target
     means = np.empty((n_graphs, outputs))
@@ -160,33 +159,17 @@ def _combine_values(links, mutual, parts, values, out):
             for a in (first, second):
                 if a < n_graphs:
                     total[a] += 1.0
-                    for c in range(outputs):
-                        sums[a, c] += values[i, c]
-        out.n_neighbors[q] = neighbors
-        _average(parts, q, total, sums, means, out)
-
-
-@kernel
-def _combine_votes(links, mutual, parts, codes, nearest, out):
-    n_graphs, outputs = parts.begins.shape[0] - 1, out.mean.shape[1]
-    classes = out.probability.shape[1]
-    total = np.empty(n_graphs)
-    sums = np.empty((n_graphs, outputs))
-    means = np.empty((n_graphs, outputs))
-    for q in range(links.starts.shape[0] - 1):
-        total[:], sums[:], neighbors = 0.0, 0.0, 0
-        for e in range(links.starts[q], links.starts[q + 1]):
-            code = codes[links.indices[e]]
-            first, second = _entries(links.own[e], links.back[e], mutual, n_graphs)
-            neighbors += min(first, second) < n_graphs
-            for a in (first, second):
-                if a < n_graphs:
-                    total[a] += 1.0
-                    sums[a, code] += 1.0
-                    if outputs > classes:
-                        sums[a, classes] += 1.0 if code else -1.0
+                    if targets.ndim == 2:
+                        for c in range(outputs):
+                            sums[a, c] += targets[i, c]
+                    else:
+                        sums[a, targets[i]] += 1.0
+                        if outputs > classes:
+                            sums[a, classes] += 1.0 if targets[i] else -1.0
         out.n_neighbors[q] = neighbors
         left = _average(parts, q, total, sums, means, out)
+        if targets.ndim == 2:
+            continue
         for c in range(classes):
             out.probability[q, c] = out.mean[q, c] + left / classes
         # equal votes make equal means; averages are equal only up to rounding
@@ -199,10 +182,10 @@ def _combine_votes(links, mutual, parts, codes, nearest, out):
         best *= 1.0 - slack
         # the winner, among the classes whose score reaches the best
         if nearest:
-            out.winner[q] = codes[links.closest[q]]
+            out.winner[q] = targets[links.closest[q]]
             for e in range(links.starts[q], links.starts[q + 1]):
                 first, second = _entries(links.own[e], links.back[e], mutual, n_graphs)
-                code = codes[links.indices[e]]
+                code = targets[links.indices[e]]
                 if min(first, second) < n_graphs and score[q, code] >= best:
                     out.winner[q] = code
                     break
