@@ -81,29 +81,42 @@ class _Setting:
         self.set(before)
         return False
 
-    def hold(self, before: dict[_Setting, int]) -> None:
-        """Hold it, with its value kept in `before`, unless it is there already."""
-        if self not in before:
-            before[self] = self.get()
-            if before[self] != self.held:
-                self.set(self.held)
 
-
-def _restore(before: dict[_Setting, int]) -> None:
-    try:
-        for setting, value in before.items():
-            if value != setting.held:
-                setting.set(value)
-    finally:
-        before.clear()
-
-
-class _ThreadState(threading.local):
-    """Who holds in this thread, and what per-thread settings were before."""
+class _Holders:
+    """Who holds some settings, and what these were before."""
 
     def __init__(self) -> None:
-        self.holders: set[object] = set()
-        self.before: dict[_Setting, int] = {}
+        self._tokens: set[object] = set()
+        self._before: dict[_Setting, int] = {}
+
+    def hold(self, token: object, settings: Sequence[_Setting]) -> None:
+        self._tokens.add(token)
+        for setting in settings:
+            if setting not in self._before:
+                before = self._before[setting] = setting.get()
+                if before != setting.held:
+                    setting.set(setting.held)
+
+    def release(self, token: object) -> None:
+        self._tokens.discard(token)
+        if not self._tokens:
+            self._restore()
+
+    def forget(self) -> None:
+        self._tokens.clear()
+        self._restore()
+
+    def _restore(self) -> None:
+        try:
+            for setting, value in self._before.items():
+                if value != setting.held:
+                    setting.set(value)
+        finally:
+            self._before.clear()
+
+
+class _HoldersHere(_Holders, threading.local):
+    """The same in each thread by itself."""
 
 
 class _Limits:
@@ -111,9 +124,7 @@ class _Limits:
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
-        self._holders: set[object] = set()
-        self._before: dict[_Setting, int] = {}
-        self._thread = _ThreadState()
+        self._process, self._thread = _Holders(), _HoldersHere()
         self._found: dict[str, list[_Setting]] = {}  # by the library's file
         self._modules = -1
 
@@ -121,32 +132,20 @@ class _Limits:
         # a library comes with a module (scikit-sparse is imported late), so this tells of new ones
         if len(sys.modules) != self._modules:
             self._find()
-        thread = self._thread
-        thread.holders.add(token)
-        for setting in self._per_thread:
-            setting.hold(thread.before)
+        self._thread.hold(token, self._per_thread)
         with self.lock:
-            self._holders.add(token)
-            for setting in self._per_process:
-                setting.hold(self._before)
+            self._process.hold(token, self._per_process)
 
     def release(self, token: object) -> None:
-        thread = self._thread
-        thread.holders.discard(token)
-        if not thread.holders:
-            _restore(thread.before)
+        self._thread.release(token)
         with self.lock:
-            self._holders.discard(token)
-            if not self._holders:
-                _restore(self._before)
+            self._process.release(token)
 
     def forget(self) -> None:
         """In a child made by fork: the holders are threads of its parent."""
         self.lock = threading.RLock()
-        _restore(self._before)
-        _restore(self._thread.before)
-        self._holders.clear()
-        self._thread.holders.clear()
+        self._process.forget()
+        self._thread.forget()
 
     def _find(self) -> None:
         """Look for libraries that have been loaded since."""
