@@ -15,7 +15,7 @@ from __future__ import annotations
 import functools
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -23,9 +23,6 @@ from ._jit import kernel
 from ._names import Graph, Ties
 from ._queries import Links
 from ._targets import Voters
-
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike
 
 _TIE = 1e-12  # averaged probabilities nearer than this, relatively, differ by rounding alone
 
@@ -60,15 +57,12 @@ class Blend:
 
     @classmethod
     def many(
-        cls, k: ArrayLike, ratio: ArrayLike, inverse_sigma0: ArrayLike, weight: ArrayLike
+        cls, k: np.ndarray, ratio: np.ndarray, inverse_sigma0: np.ndarray, weight: np.ndarray
     ) -> Blend:
-        """Pairs in any order; those without weight are dropped, the others scaled to one."""
-        k, weight = np.asarray(k), np.asarray(weight, dtype=np.float64)
-        order = np.argsort(k, kind="stable")
-        order = order[weight[order] > 0]
-        ratio, inverse = np.asarray(ratio, dtype=np.float64), np.asarray(inverse_sigma0, np.float64)
-        scaled = weight[order] / weight[order].sum()
-        return cls(k[order].astype(np.int64), ratio[order], inverse[order], scaled)
+        """Pairs in rising order of k; those without weight are dropped, the rest scaled to one."""
+        used = weight > 0
+        scaled = weight[used] / weight[used].sum()
+        return cls(k[used].astype(np.int64), ratio[used], inverse_sigma0[used], scaled)
 
     @functools.cached_property
     def ks(self) -> np.ndarray:
