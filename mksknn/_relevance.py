@@ -285,9 +285,7 @@ class Judge:
         """Upper bounds of the evidence at a k of the grid and some ratios."""
         t, k = self.targets, int(self.ks[a])
         profile = Profile.of(t, t.roughness(pairs)[k])
-        logdets = bound_logdets(pairs, k, ratios)
-        values = [profile.value(*pair) for pair in zip(ratios.tolist(), logdets.tolist())]
-        return profile, np.array(values)
+        return profile, profile.values(ratios, bound_logdets(pairs, k, ratios))
 
 
 _NONE = np.empty(0, np.int32), np.empty(0, np.int32), np.zeros(1, np.int64)  # no pairs
