@@ -435,13 +435,11 @@ def _work_until(
 @contextlib.contextmanager
 def _spooled(shared: object) -> Iterator[str]:
     """A file that holds `shared` while the sweep lasts."""
-    handle, path = tempfile.mkstemp(prefix="mksknn-", suffix=".pickle")
-    try:
-        with os.fdopen(handle, "wb") as file:
+    with tempfile.TemporaryDirectory(prefix="mksknn-") as folder:
+        path = os.path.join(folder, "shared.pickle")
+        with open(path, "wb") as file:
             pickle.dump(shared, file, protocol=pickle.HIGHEST_PROTOCOL)
         yield path
-    finally:
-        Path(path).unlink(missing_ok=True)
 
 
 def _work_spooled(function: Callable, path: str, chunk: object) -> object:
