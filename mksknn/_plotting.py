@@ -149,7 +149,7 @@ def _draw_evidence(ax: Axes, curve: EvidenceCurve, label: str | None, relative: 
     if relative:
         bounded = values[~lower] if not lower.all() else values
         values, what = values - bounded.max(), "log evidence less its best"
-    line = _draw_line(ax, curve.k, values, label or _name(curve), unbounded=lower)
+    line = _draw_line(ax, curve.k, values, label or _name(curve), lower)
     if upper.any():
         named = any(one.get_label() == _NO_GRAPH for one in ax.lines)
         style: dict[str, Any] = {"color": line.get_color(), "markersize": 4, "zorder": 4}
@@ -178,7 +178,8 @@ def _draw_loo(ax: Axes, curve: LooCurve, label: str | None, relative: bool, erro
         values = curve.log_score - (curve.log_score.max() if relative else 0.0)
         less = " less its best" if relative else ""
         ax.set_ylabel(f"leave-one-out log score{less} (nats)")
-    line = _draw_line(ax, curve.k, values, label or curve.graph, lowest_wins=errors)
+    none = np.zeros(len(values), np.bool_)
+    line = _draw_line(ax, curve.k, values, label or curve.graph, none, lowest_wins=errors)
     _draw_best(ax, line, best, values[np.searchsorted(curve.k, best)])
 
 
@@ -227,15 +228,12 @@ def _draw_line(
     k: np.ndarray,
     values: np.ndarray,
     label: str,
-    *,
-    unbounded: np.ndarray | None = None,
+    unbounded: np.ndarray,
     lowest_wins: bool = False,
 ) -> Line2D:
     """Draw a curve; `_fit` decides later which of its points are shown on the edge."""
     marker = "." if len(k) <= _MARKED else ""
     line: Any = ax.plot(k, values, marker=marker, linewidth=1.4, label=label)[0]
-    if unbounded is None:
-        unbounded = np.zeros(len(k), bool)
     style = {"color": line.get_color(), "markersize": 6, "zorder": 4}
     marks = [ax.plot([], [], sign, clip_on=False, **style)[0] for sign in "^v^"]
     for mark in marks:

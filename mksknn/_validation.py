@@ -249,8 +249,7 @@ def _check_distances(distances: np.ndarray, name: str) -> np.ndarray:
             f"{name} must be a square matrix of distances when metric='precomputed'; "
             f"got shape {distances.shape}"
         )
-    other = distances.T
-    if (distances != other).any():
+    if (distances != distances.T).any():
         # halves: neither their difference nor their sum overflows
         half = 0.5 * distances
         apart = np.abs(half - half.T)
