@@ -19,7 +19,7 @@ from __future__ import annotations
 import functools
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -281,9 +281,7 @@ class _Sweep:
     """Arrivals for a range of k; subclasses hold what the arrivals change."""
 
     def __init__(self, ranked: Neighbors, targets: Targets, graph: Graph) -> None:
-        self.ranked = ranked
-        self.targets = targets
-        self.graph = graph
+        self.ranked, self.targets, self.both = ranked, targets, graph != "knn"
         self.pairs = pairs_by_rank(ranked, graph) if graph == "mutual" else None
         n, k_max = ranked.indices.shape
         self.error = np.empty(k_max)
@@ -326,29 +324,17 @@ class _ClassSweep(_Sweep):
         super().__init__(ranked, targets, graph)
         shape = n, J = len(self.weight), targets.n_classes
         check_memory(16.0 * n * J, f"votes of {n} points for {J} classes", "use fewer classes")
-        self.votes = np.zeros(shape, np.int32)
-        self.near = np.empty(shape)  # distance and index of the nearest neighbour of each class
-        self.who = np.empty(shape, np.int32)
+        nearest = np.empty(shape), np.empty(shape, np.int32)
         # before anyone has voted all classes tie, and the nearest point decides
-        self.leader = targets.codes[ranked.indices[:, 0]]
+        leader = targets.codes[ranked.indices[:, 0]]
+        self.poll = _Poll(np.zeros(shape, np.int32), self.weight, *nearest, leader)
 
     def advance(self, first: int, last: int, bins: int) -> Callable[..., None]:
         """Take in ranks first + 1..last; return the search over their log scores."""
         own, weights = np.empty((2, last - first, len(self.weight) if bins else 0), np.int32)
         codes, J = self.targets.codes, self.targets.n_classes
-        _sweep_votes(
-            *self.arrivals(first, last),
-            self.graph != "knn",
-            codes,
-            self.votes,
-            self.weight,
-            self.near,
-            self.who,
-            self.leader,
-            self.error[first:last],
-            own,
-            weights,
-        )
+        error = self.error[first:last]
+        _sweep_votes(*self.arrivals(first, last), self.both, codes, self.poll, error, own, weights)
 
         def search(start: int, stop: int, *rest: Any) -> None:
             _search_votes(own[start:stop], weights[start:stop], bins, J, *rest)
@@ -356,28 +342,24 @@ class _ClassSweep(_Sweep):
         return search
 
 
+class _Poll(NamedTuple):
+    """How the votes stand."""
+
+    votes: np.ndarray  # (points, classes)
+    weight: np.ndarray  # the sum of each point's votes
+    near: np.ndarray  # distance and index of the nearest neighbour of each class
+    who: np.ndarray
+    leader: np.ndarray
+
+
 @kernel
-def _sweep_votes(
-    rows,
-    columns,
-    away,
-    starts,
-    both,
-    codes,
-    votes,
-    weight,
-    near,
-    who,
-    leader,
-    error,
-    own_votes,
-    weights,
-):
+def _sweep_votes(rows, columns, away, starts, both, codes, poll, error, own_votes, weights):
     """Add the votes of each rank; after each, count the errors and keep what the log score needs.
 
     The leader is the class of most votes, then of the nearest neighbour. A vote only moves its own
     class up that order, so one comparison with the leader is enough.
     """
+    votes, weight, near, who, leader = poll
     n = codes.shape[0]
     wrong = 0
     for i in range(n):
@@ -426,18 +408,8 @@ class _ValueSweep(_Sweep):
         sums = np.zeros((last - first, bins, 3))
         error = self.error[first:last]
         rows, columns, _, starts = self.arrivals(first, last)
-        _sweep_values(
-            rows,
-            columns,
-            starts,
-            self.graph != "knn",
-            self.values,
-            self.gap,
-            self.weight,
-            error,
-            weights,
-            sums,
-        )
+        state = self.values, self.gap, self.weight
+        _sweep_values(rows, columns, starts, self.both, *state, error, weights, sums)
         error[:] = np.ldexp(error, 2 * self.exponent)
         n, m = self.values.shape
         constant = 0.5 * m * n * (math.log(n * m / (2.0 * math.pi)) - 1.0)
@@ -509,6 +481,7 @@ _TINY = 1e-300
 def _search_votes(own_votes, weights, bins, J, low, high, score, ratio):
     """The best ratio for each row of own-class votes and weights, classes."""
     n = weights.shape[1]
+    none = np.empty((0, 3))
     level = -n * math.log(J)  # log(v + r/J) is log(J v + r) - log J
     start = 0.0
     for c in range(weights.shape[0]):
@@ -527,7 +500,7 @@ def _search_votes(own_votes, weights, bins, J, low, high, score, ratio):
             continue
         for b in range(x.shape[0]):
             x[b] *= J
-        score[c], ratio[c], _ = _branch_and_bound(x, h, w, g, level, low, high, start)
+        score[c], ratio[c] = _branch_and_bound(_terms(x, h, w, g, none, low, high), level, start)
         start = math.log(ratio[c])
         if score[c] > -0.01 * n:  # almost all is cancelled: point by point no digits are lost
             score[c] = 0.0
@@ -539,6 +512,7 @@ def _search_votes(own_votes, weights, bins, J, low, high, score, ratio):
 @kernel
 def _search_values(by_weight, sums, m, constant, low, high, score, ratio):
     """The best ratio of each row of sums, regression."""
+    ends, best, trial = np.empty((2, 9)), np.empty(9), np.empty(9)
     start = 0.0
     for c in range(by_weight.shape[0]):
         w, g = _occupied(by_weight[c])
@@ -546,9 +520,9 @@ def _search_values(by_weight, sums, m, constant, low, high, score, ratio):
         for b in range(w.shape[0]):
             for a in range(3):
                 parts[b, a] = sums[c, int(w[b]), a]
-        score[c], ratio[c] = _highest(w, 0.5 * m * g, w, g, parts, low, high, start)
-        start = math.log(ratio[c])
-        score[c] += constant
+        terms = _terms(w, 0.5 * m * g, w, g, parts, low, high)
+        _highest(terms, start, ends, best, trial)
+        score[c], ratio[c], start = best[_S] + constant, best[_R], best[_T]
 
 
 @kernel
@@ -567,26 +541,41 @@ def _occupied(histogram):
     return values, counts
 
 
-@kernel
-def _sum(values):
-    """``values.sum()``, which Numba takes three times as long to compile."""
-    total = 0.0
-    for c in range(values.shape[0]):
-        total += values[c]
-    return total
+class _Terms(NamedTuple):
+    """What S is made of."""
+
+    x: np.ndarray  # A is the sum of h log(x + r)
+    h: np.ndarray
+    w: np.ndarray  # B is the sum of g log(w + r), or Q of the parts
+    g: np.ndarray
+    parts: np.ndarray  # empty for classes
+    total: float  # of the h
+    low: float  # the bounds of r, and their logarithms
+    high: float
+    left: float
+    right: float
 
 
 @kernel
-def _evaluate(t, x, h, w, g, parts, low, high, node):
-    """Fill a node at log r = t; `parts` is empty for classes."""
+def _terms(x, h, w, g, parts, low, high):
+    total = 0.0  # h.sum() takes Numba three times as long to compile
+    for c in range(h.shape[0]):
+        total += h[c]
+    return _Terms(x, h, w, g, parts, total, low, high, math.log(low), math.log(high))
+
+
+@kernel
+def _evaluate(f, t, node):
+    """Fill a node at log r = t."""
     r = math.exp(t)
-    if t <= math.log(low):
-        r = low  # exactly, so that a caller can tell
-    elif t >= math.log(high):
-        r = high
-    a, a1, a2 = _log_sums(x, h, r)
+    if t <= f.left:
+        r = f.low  # exactly, so that a caller can tell
+    elif t >= f.right:
+        r = f.high
+    a, a1, a2 = _log_sums(f.x, f.h, r)
+    w, parts = f.w, f.parts
     if parts.shape[0] == 0:
-        b, b1, b2 = _log_sums(w, g, r)
+        b, b1, b2 = _log_sums(w, f.g, r)
         s = a - b
     else:
         b, b1, b2 = 0.0, 0.0, 0.0
@@ -600,7 +589,7 @@ def _evaluate(t, x, h, w, g, parts, low, high, node):
             b2 += 2.0 * max(0.0, square - 2.0 * w[c] * product + w[c] * w[c] * own) / u / u / u
         # Q > 0 unless r^2 underflows: -r < 0 is no eigenvalue of the Laplacian of any of the graphs
         b = max(b, _TINY)
-        s = a - _sum(h) * math.log(b)
+        s = a - f.total * math.log(b)
     node[_T], node[_R], node[_S] = t, r, s
     node[_A], node[_A1], node[_A2] = a, a1, a2
     node[_B], node[_B1], node[_B2] = b, b1, b2
@@ -626,13 +615,13 @@ def _copy(node, into):
 
 
 @kernel
-def _slopes(node, total, regression):
+def _slopes(f, node):
     """First and second derivative of S in log r."""
     r = node[_R]
-    if regression:
+    if f.parts.shape[0] > 0:
         tilt = node[_B1] / node[_B]
-        first = r * (node[_A1] - total * tilt)
-        second = -node[_A2] - total * (node[_B2] / node[_B] - tilt * tilt)
+        first = r * (node[_A1] - f.total * tilt)
+        second = -node[_A2] - f.total * (node[_B2] / node[_B] - tilt * tilt)
     else:
         first = r * (node[_A1] - node[_B1])
         second = node[_B2] - node[_A2]
@@ -640,13 +629,11 @@ def _slopes(node, total, regression):
 
 
 @kernel
-def _climb(node, left, right, x, h, w, g, parts, low, high, trial):
+def _climb(f, node, left, right, trial):
     """Newton's method in log r, uphill from `node` (updated) to a local maximum in left..right."""
-    total, regression = _sum(h), parts.shape[0] > 0
-    evaluations = 0
     stride = 2.0  # where S is not concave, and the most that is trusted where it is
     for _ in range(100):
-        first, second = _slopes(node, total, regression)
+        first, second = _slopes(f, node)
         step = -first / second if second < 0.0 else math.copysign(stride, first)
         step = min(max(step, -stride), stride)
         climbed = False
@@ -655,8 +642,7 @@ def _climb(node, left, right, x, h, w, g, parts, low, high, trial):
             step = t - node[_T]
             if abs(step) < 1e-9:
                 break
-            _evaluate(t, x, h, w, g, parts, low, high, trial)
-            evaluations += 1
+            _evaluate(f, t, trial)
             if trial[_S] >= node[_S]:
                 climbed = True
                 break
@@ -667,83 +653,73 @@ def _climb(node, left, right, x, h, w, g, parts, low, high, trial):
         if abs(step) < 1e-6:  # Newton's method squares it: what is left is lost in rounding
             break
         stride = 2.0 * abs(step) + 1.0
-    return evaluations
 
 
 @kernel
-def _highest(x, h, w, g, parts, low, high, start):
-    """The greatest S and its r where there is one maximum only: climb from log r = `start`."""
-    left, right = math.log(low), math.log(high)
-    best, node, trial = np.empty(9), np.empty(9), np.empty(9)
-    _evaluate(min(max(start, left), right), x, h, w, g, parts, low, high, best)
-    _climb(best, left, right, x, h, w, g, parts, low, high, trial)
-    for end in (right, left):  # so flat that rounding stopped the climb, perhaps
-        _evaluate(end, x, h, w, g, parts, low, high, node)
-        if node[_S] > best[_S]:
-            _climb(node, left, right, x, h, w, g, parts, low, high, trial)
-            _copy(node, best)
-    return best[_S], best[_R]
+def _highest(f, start, ends, best, trial):
+    """Climb from log r = `start` to `best`, the greatest S where there is one maximum only.
+
+    Where S is so flat that rounding stops the climb, an end may be higher: the first and the last
+    of `ends` are filled with them.
+    """
+    _evaluate(f, min(max(start, f.left), f.right), best)
+    _climb(f, best, f.left, f.right, trial)
+    _evaluate(f, f.right, ends[-1])
+    _evaluate(f, f.left, ends[0])
+    for c in (-1, 0):
+        if ends[c, _S] > best[_S]:
+            _copy(ends[c], best)
+            _climb(f, best, f.left, f.right, trial)
 
 
 @kernel
-def _branch_and_bound(x, h, w, g, level, low, high, start):
-    """The greatest S (plus the constant `level`), its r and the number of evaluations; classes.
+def _branch_and_bound(f, level, start):
+    """The greatest S (plus the constant `level`) and its r, classes.
 
     `start` is where in log r to climb first. It does not change the maximum, only the time.
     """
-    none = np.empty((0, 3))
-    total, mass = _sum(h), 0.0
-    for c in range(w.shape[0]):
-        mass += w[c] * g[c]
-    scale = max(mass / total, 1.0)
-    left, right = math.log(low), math.log(high)
-    best, middle, trial = np.empty(9), np.empty(9), np.empty(9)
-    _evaluate(min(max(start, left), right), x, h, w, g, none, low, high, best)
-    evaluations = 5 + _climb(best, left, right, x, h, w, g, none, low, high, trial)
+    mass = 0.0
+    for c in range(f.w.shape[0]):
+        mass += f.w[c] * f.g[c]
+    scale = max(mass / f.total, 1.0)
+    best, middle, trial, ends = np.empty(9), np.empty(9), np.empty(9), np.empty((5, 9))
+    _highest(f, start, ends, best, trial)
 
     # Cells: a narrow one on either side of the maximum, where S can be shown concave, and the rest
-    cuts = (left, max(best[_T] - _BESIDE, left), best[_T], min(best[_T] + _BESIDE, right), right)
-    ends = np.empty((5, 9))
-    for c in range(5):
-        _evaluate(cuts[c], x, h, w, g, none, low, high, ends[c])
+    _evaluate(f, max(best[_T] - _BESIDE, f.left), ends[1])
+    _copy(best, ends[2])
+    _evaluate(f, min(best[_T] + _BESIDE, f.right), ends[3])
     stack = np.empty((256, 2, 9))  # depth first: one more per halving, of which _NARROW allows 50
     size = 0
     for c in range(4):
-        if cuts[c] < cuts[c + 1]:
+        if ends[c, _T] < ends[c + 1, _T]:
             _copy(ends[c], stack[size, 0])
             _copy(ends[c + 1], stack[size, 1])
             size += 1
-
-    for c in (4, 0):
-        if ends[c, _S] > best[_S]:
-            _copy(ends[c], middle)
-            evaluations += _climb(middle, left, right, x, h, w, g, none, low, high, trial)
-            _copy(middle, best)
     while size > 0:
         size -= 1
         a, b = stack[size, 0], stack[size, 1]
-        slack = _CLOSE * abs(best[_S] + level) + 1e-15 * (abs(a[_A]) + abs(b[_A]) + total)
-        if _bound(a, b, total, scale) <= best[_S] + slack or b[_T] - a[_T] < _NARROW:
+        slack = _CLOSE * abs(best[_S] + level) + 1e-15 * (abs(a[_A]) + abs(b[_A]) + f.total)
+        if _bound(a, b, f.total, scale) <= best[_S] + slack or b[_T] - a[_T] < _NARROW:
             continue
         if _concave(a, b):
             # one maximum: where the best was found, at an end, or to be found between
             known = a[_T] <= best[_T] <= b[_T]
             if not known and a[_A1] > a[_B1] and b[_A1] < b[_B1]:
                 _copy(a if a[_S] > b[_S] else b, middle)
-                evaluations += _climb(middle, a[_T], b[_T], x, h, w, g, none, low, high, trial)
+                _climb(f, middle, a[_T], b[_T], trial)
                 if middle[_S] > best[_S]:
                     _copy(middle, best)
             continue
-        _evaluate(0.5 * (a[_T] + b[_T]), x, h, w, g, none, low, high, middle)
-        evaluations += 1
+        _evaluate(f, 0.5 * (a[_T] + b[_T]), middle)
         _copy(middle, stack[size + 1, 0])
         _copy(b, stack[size + 1, 1])
         _copy(middle, b)
         size += 2
         if middle[_S] > best[_S] + slack:
-            evaluations += _climb(middle, left, right, x, h, w, g, none, low, high, trial)
+            _climb(f, middle, f.left, f.right, trial)
             _copy(middle, best)
-    return best[_S] + level, best[_R], evaluations
+    return best[_S] + level, best[_R]
 
 
 @kernel

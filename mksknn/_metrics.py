@@ -75,7 +75,8 @@ class Metric:
         ndarray of float64, shape (rows, columns of the result)
         """
         self.check_columns(X, "X")
-        return self.map(check_new_points(X, self._reference, "euclidean", "X"))
+        reference = np.zeros((1, len(self.matrix))) if self.center is None else self.center[None]
+        return self.map(check_new_points(X, reference, "euclidean", "X"))
 
     def map(self, points: np.ndarray) -> np.ndarray:
         """`transform` behind the gate."""
@@ -96,10 +97,6 @@ class Metric:
     def names(self) -> tuple[str, ...]:
         """A name for each column: its own, or its number."""
         return self.columns or tuple(f"column {c}" for c in range(len(self.relevance)))
-
-    @property
-    def _reference(self) -> np.ndarray:
-        return np.zeros((1, len(self.matrix))) if self.center is None else self.center[None]
 
     def __repr__(self) -> str:
         names = self.names

@@ -30,6 +30,7 @@ _K_LABEL = "k, number of neighbours"
 _UNBOUNDED = "no maximum: ratio at a bound"
 _NO_GRAPH = "no better than no graph"
 _LEGEND: dict[str, Any] = {"framealpha": 0.6, "edgecolor": "none"}  # both curves and text are seen
+_DOTS: dict[str, Any] = {"s": 22, "edgecolors": "white", "linewidths": 0.6}
 _MARKED = 60  # up to so many k, each one gets a dot or a bar of its own
 _COLOURS = (  # of classes; they differ in lightness too (Okabe and Ito)
     "#0072b2",
@@ -148,18 +149,11 @@ def _draw_evidence(ax: Axes, curve: EvidenceCurve, label: str | None, relative: 
     if relative:
         bounded = values[~lower] if not lower.all() else values
         values, what = values - bounded.max(), "log evidence less its best"
-    line = _draw_line(ax, curve.k, values, label or _name(curve), unbounded=lower)
+    line = _draw_line(ax, curve.k, values, label or _name(curve), lower)
     if upper.any():
         named = any(one.get_label() == _NO_GRAPH for one in ax.lines)
-        ax.plot(
-            curve.k[upper],
-            values[upper],
-            "v",
-            color=line.get_color(),
-            markersize=4,
-            zorder=4,
-            label="_" if named else _NO_GRAPH,
-        )
+        style: dict[str, Any] = {"color": line.get_color(), "markersize": 4, "zorder": 4}
+        ax.plot(curve.k[upper], values[upper], "v", label="_" if named else _NO_GRAPH, **style)
     best = int(np.argmax(values))
     _draw_best(ax, line, curve.k[best], values[best])
     ax.set_ylabel(f"{what} (nats)")
@@ -184,7 +178,8 @@ def _draw_loo(ax: Axes, curve: LooCurve, label: str | None, relative: bool, erro
         values = curve.log_score - (curve.log_score.max() if relative else 0.0)
         less = " less its best" if relative else ""
         ax.set_ylabel(f"leave-one-out log score{less} (nats)")
-    line = _draw_line(ax, curve.k, values, label or curve.graph, lowest_wins=errors)
+    none = np.zeros(len(values), np.bool_)
+    line = _draw_line(ax, curve.k, values, label or curve.graph, none, lowest_wins=errors)
     _draw_best(ax, line, best, values[np.searchsorted(curve.k, best)])
 
 
@@ -233,15 +228,12 @@ def _draw_line(
     k: np.ndarray,
     values: np.ndarray,
     label: str,
-    *,
-    unbounded: np.ndarray | None = None,
+    unbounded: np.ndarray,
     lowest_wins: bool = False,
 ) -> Line2D:
     """Draw a curve; `_fit` decides later which of its points are shown on the edge."""
     marker = "." if len(k) <= _MARKED else ""
     line: Any = ax.plot(k, values, marker=marker, linewidth=1.4, label=label)[0]
-    if unbounded is None:
-        unbounded = np.zeros(len(k), bool)
     style = {"color": line.get_color(), "markersize": 6, "zorder": 4}
     marks = [ax.plot([], [], sign, clip_on=False, **style)[0] for sign in "^v^"]
     for mark in marks:
@@ -323,30 +315,24 @@ def _fit(ax: Axes) -> None:
     for curve in curves:
         above, below = curve.values > high, curve.values < low
         inside = curve.unbounded & ~above & ~below
-        curve.inside.set_data(curve.k[inside], curve.values[inside])
-        _put_on_edge(ax, curve.above, curve.k[above], 1.0)
-        _put_on_edge(ax, curve.below, curve.k[below], 0.0)
         for mark, there in ((curve.above, above), (curve.below, below), (curve.inside, inside)):
+            _place(ax, mark, curve.k[there], curve.values[there])
             name = _UNBOUNDED if (curve.unbounded & there).any() else "beyond the picture"
             mark.set_label("_" if name in named or not there.any() else name)
             named.add(mark.get_label())
         if curve.best is not None:
-            _place_best(ax, curve, low, high)
+            k = np.asarray(curve.best.get_xdata())
+            _place(ax, curve.best, k, curve.values[np.searchsorted(curve.k, k)])
 
 
-def _place_best(ax: Axes, curve: _Drawn, low: float, high: float) -> None:
-    k = np.asarray(curve.best.get_xdata())
-    value = curve.values[np.searchsorted(curve.k, k)]
-    if low <= value[0] <= high:
-        curve.best.set_transform(ax.transData)
-        curve.best.set_data(k, value)
-    else:
-        _put_on_edge(ax, curve.best, k, 1.0 if value[0] > high else 0.0)
-
-
-def _put_on_edge(ax: Axes, mark: Line2D, k: np.ndarray, edge: float) -> None:
-    mark.set_transform(ax.get_xaxis_transform())
-    mark.set_data(k, np.full(len(k), edge))
+def _place(ax: Axes, mark: Line2D, k: np.ndarray, values: np.ndarray) -> None:
+    """Put a mark at its values, or on the edge of the picture beyond which they lie."""
+    low, high = ax.get_ylim()
+    transform: Any = ax.transData
+    if len(values) and not low <= values[0] <= high:
+        transform, values = ax.get_xaxis_transform(), np.full(len(k), float(values[0] > high))
+    mark.set_transform(transform)
+    mark.set_data(k, values)
 
 
 def _scale_k(ax: Axes, scale: str) -> None:
@@ -512,17 +498,8 @@ def _draw_regions(
     shade = 1.0 - 0.65 * strength[:, None] * (1.0 - colours[label])
     ax.pcolormesh(*axes, shade.reshape(len(axes[1]), len(axes[0]), 3), shading="nearest")
     for c, name in enumerate(names):
-        here = points[codes == c]
-        ax.scatter(
-            here[:, 0],
-            here[:, 1],
-            s=22,
-            color=colours[c],
-            edgecolors="white",
-            linewidths=0.6,
-            label=name,
-            zorder=3,
-        )
+        x, y = points[codes == c].T
+        ax.scatter(x, y, color=colours[c], label=name, zorder=3, **_DOTS)
     ax.legend(**_LEGEND)
 
 
@@ -536,7 +513,7 @@ def _draw_surface(
     surface = mean.reshape(len(axes[1]), len(axes[0]))
     mesh = ax.pcolormesh(*axes, surface, shading="nearest", cmap="viridis", **span)
     x, y = points.T
-    ax.scatter(x, y, c=values, s=22, cmap="viridis", edgecolors="white", linewidths=0.6, **span)
+    ax.scatter(x, y, c=values, cmap="viridis", **span, **_DOTS)
     ax.figure.colorbar(mesh, ax=ax, label="mean")
 
 

@@ -400,10 +400,8 @@ def _summarise(sweep: _Sweep, ranking: Ranking) -> dict[str, Any]:
     at_bound = np.zeros(len(ks), np.bool_)
     for at, one in sweep.slices.items():
         log_marginal[at], at_bound[at] = one.log_marginal, one.at_bound
-    log_sum = float(np.logaddexp.reduce(log_marginal[~np.isnan(log_marginal)]))
-    probability = np.exp(np.where(np.isnan(log_marginal), -np.inf, log_marginal) - log_sum)
-    probability /= probability.sum()
     skipped = np.isnan(log_marginal)
+    log_sum, probability = _shares(np.where(skipped, -np.inf, log_marginal))
     skipped_mass = float(np.exp(standing.upper[skipped] + sweep.extra - log_sum).sum())
     parts = _heavy(probability)
     slices = [sweep.slices[at] for at in parts.tolist()]
@@ -432,6 +430,13 @@ def _summarise(sweep: _Sweep, ranking: Ranking) -> dict[str, Any]:
         "graph": problem.pairs.graph,
         "metric": ranking.metric,
     }
+
+
+def _shares(logs: np.ndarray) -> tuple[float, np.ndarray]:
+    """The log of a sum of which the logs are given, and the share of each."""
+    log_sum = float(np.logaddexp.reduce(logs))
+    parts = np.exp(logs - log_sum)
+    return log_sum, parts / parts.sum()
 
 
 def _heavy(probability: np.ndarray) -> np.ndarray:
@@ -480,9 +485,7 @@ def _by_loo(question: Question, ranking: Ranking, graph: Graph) -> dict[str, Any
     scored = score(question, ranking, graph)
     ks, targets = question.ks, question.targets
     log_score, ratio = scored.log_score, scored.ratio
-    log_sum = float(np.logaddexp.reduce(log_score))
-    probability = np.exp(log_score - log_sum)
-    probability /= probability.sum()
+    log_sum, probability = _shares(log_score)
     parts = _heavy(probability)
     scale = scored.roughness[ks[parts]] + ratio[parts] * targets.norm
     weight = probability[parts] / probability[parts].sum()

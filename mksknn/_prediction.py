@@ -20,10 +20,10 @@ from ._names import GRAPHS, METRICS, TIES, Graph, MetricName, Task, Ties
 from ._posterior import Posterior
 from ._queries import Index, Links
 from ._selection import Selection
-from ._targets import Targets, encode
+from ._targets import Targets, Voters, encode
 from ._validation import check_flag, check_k, check_new_points, check_points, check_sigmas, one_of
 from ._version import __version__
-from ._votes import Blend, Voters, Votes, combine
+from ._votes import Blend, Votes, combine
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -272,7 +272,7 @@ def prepare(
         binary=model is not None and model.formulation == "binary",
         columns=columns,
         blend=blend,
-        voters=Voters.of(targets),
+        voters=targets,
         index=Index(points, blend.ks, graph, name),
         corners=_corners(raw, name),
     )
@@ -483,43 +483,32 @@ class Predictor:
         path : str or path-like
             Where to.
         """
-        voters, blend = self.voters, self.blend
+        classes = self.classes
+        if classes is not None and classes.dtype.kind == "O":
+            names = ", ".join(sorted({type(label).__name__ for label in classes}))
+            raise ValueError(
+                "y must be an array of a plain type (text, integers, booleans, floats or "
+                f"dates) for the predictor to be saved; got Python objects of type {names}: "
+                "convert y first, as np.array(list(y)) does where that is possible"
+            )
         about = {
             "mksknn": __version__,
             "graph": self.graph,
+            "metric": self.metric,
             "ties": self.ties,
             "binary": self.binary,
-            "columns": None if self.columns is None else list(self.columns),
-            "flat": voters.flat,
+            "columns": self.columns,
             "n": self.index.n,
         }
-        arrays = {
-            "k": blend.k,
-            "ratio": blend.ratio,
-            "weight": blend.weight,
-            "radii": self.index.radii,
-            "corners": self.corners,
-        }
-        if blend.inverse_sigma0 is not None:
-            arrays["inverse_sigma0"] = blend.inverse_sigma0
+        arrays = {"radii": self.index.radii, "corners": self.corners}
         if self.index.points is not None:
             arrays["points"] = self.index.points
-        if voters.classes is None:
-            arrays |= {"values": voters.values, "mean": voters.mean}
-        else:
-            if voters.classes.dtype.kind == "O":
-                names = ", ".join(sorted({type(label).__name__ for label in voters.classes}))
-                raise ValueError(
-                    "y must be an array of a plain type (text, integers, booleans, floats or "
-                    f"dates) for the predictor to be saved; got Python objects of type {names}: "
-                    "convert y first, as np.array(list(y)) does where that is possible"
-                )
-            arrays |= {"classes": voters.classes, "codes": voters.codes}
+        for part, kind in ((self.blend, Blend), (self.voters, Voters)):
+            text, found = _to_file(part, kind)
+            about, arrays = about | text, arrays | found
         if isinstance(self.metric, Metric):
-            text, learned = _metric_to_file(self.metric)
-            about["metric"], arrays = text, {**arrays, **learned}
-        else:
-            about["metric"] = self.metric
+            about["metric"], found = _to_file(self.metric, Metric, "metric_")
+            arrays |= found
         _archive.write(path, _KIND, _FORMAT, about, arrays)
 
 
@@ -620,28 +609,22 @@ def _voters_from_file(about: dict, arrays: dict[str, np.ndarray], n: int) -> Vot
     return Voters(classes, codes, np.empty((0, 0)), np.empty(0), flat)
 
 
-def _metric_to_file(metric: Metric) -> tuple[dict, dict[str, np.ndarray]]:
-    """A learned metric as text and arrays."""
-    text, arrays = {}, {}
-    for field in fields(metric):
-        value = getattr(metric, field.name)
-        if isinstance(value, np.ndarray):
-            arrays[f"metric_{field.name}"] = value
-        else:
-            text[field.name] = list(value) if isinstance(value, tuple) else value
-    return text, arrays
+def _to_file(part: Any, kind: type, prefix: str = "") -> tuple[dict, dict[str, np.ndarray]]:
+    """The fields of a dataclass as text and arrays."""
+    known = {field.name: getattr(part, field.name) for field in fields(kind)}
+    arrays = {name: value for name, value in known.items() if isinstance(value, np.ndarray)}
+    text = {name: value for name, value in known.items() if name not in arrays}
+    return text, {prefix + name: value for name, value in arrays.items()}
 
 
 def _metric_from_file(about: object, arrays: dict[str, np.ndarray]) -> MetricName | Metric:
     if not isinstance(about, dict):
         return one_of(about, METRICS, "metric")
-    parts: dict[str, Any] = {
-        name: tuple(value) if name == "columns" and value else value
-        for name, value in about.items()
-    }
-    for field in fields(Metric):
-        if f"metric_{field.name}" in arrays:
-            parts[field.name] = arrays[f"metric_{field.name}"]
+    columns = about["columns"]
+    parts: dict[str, Any] = {**about, "columns": tuple(columns) if columns else None}
+    for name in arrays:
+        if name.startswith("metric_"):
+            parts[name.removeprefix("metric_")] = arrays[name]
     metric = Metric(**parts)
     _floats({"matrix": metric.matrix}, "matrix", metric.matrix.shape[:2])
     return metric

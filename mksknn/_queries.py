@@ -23,14 +23,7 @@ import numpy as np
 from ._distances import Space
 from ._jit import kernel
 from ._names import GRAPHS, Graph, MetricName
-from ._neighbors import (
-    SCAN_ROWS,
-    SORT_BLOCK,
-    choose_route,
-    prunes,
-    rank,
-    sorts,
-)
+from ._neighbors import SCAN_ROWS, SORT_BLOCK, choose_route, prunes, rank, sorts
 from ._order import rank_rows, select_rows, sort_stretch
 from ._products import FEW, Products, Target, scan
 from ._threads import run_blocks

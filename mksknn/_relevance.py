@@ -220,9 +220,11 @@ class Judge:
         distances of its own: what an update leaves of rounding would decide between points that
         are equally far.
         """
-        away = features[:, column]
-        changes = [(away, level**2 - weights[column] ** 2) for level in levels]
-        promise = self.promises(squares, changes, state)
+        a, b = state.at
+        away, k, ratio = features[:, column], int(self.ks[a]), RATIOS[b : b + 1]
+        steps = [level**2 - weights[column] ** 2 for level in levels]
+        bounds = [self.bounds(self.rank(squares, k, away, step), a, ratio)[1] for step in steps]
+        promise = np.concatenate(bounds) - state.slack
         least = state.value + margin
         for s in np.argsort(-promise, kind="stable").tolist():
             if promise[s] + state.doubt < least:
@@ -230,19 +232,10 @@ class Judge:
             changed = weights.copy()
             changed[column] = levels[s]
             moved = squared(features * changed)
-            found = self.look(moved, state.at)
+            found = Grid(self, moved, deeper=0).state(*state.at)
             if found.value > least:
                 return levels[s], moved, found
         return None
-
-    def promises(
-        self, squares: np.ndarray, changes: Sequence[tuple[np.ndarray, float]], state: State
-    ) -> np.ndarray:
-        """What each change of a column's squares promises: its bound less the state's slack."""
-        a, b = state.at
-        k, ratio = int(self.ks[a]), RATIOS[b : b + 1]
-        bounds = [self.bounds(self.rank(squares, k, *change), a, ratio)[1][0] for change in changes]
-        return np.array(bounds) - state.slack
 
     def log_score(
         self, squares: np.ndarray, column: np.ndarray | None = None, step: float = 0.0
@@ -275,10 +268,6 @@ class Judge:
             logs = 0.5 * t.m * logs - half * np.log(np.maximum(sums[1], np.finfo(float).tiny))
         return float(np.logaddexp.reduce(logs, axis=None))
 
-    def look(self, squares: np.ndarray, at: tuple[int, int]) -> State:
-        """The evidence at a k and a ratio of the grid."""
-        return Grid(self, squares, deeper=0).state(*at)
-
     def rank(
         self, squares: np.ndarray, k: int, column: np.ndarray | None = None, step: float = 0.0
     ) -> Pairs:
@@ -296,9 +285,7 @@ class Judge:
         """Upper bounds of the evidence at a k of the grid and some ratios."""
         t, k = self.targets, int(self.ks[a])
         profile = Profile.of(t, t.roughness(pairs)[k])
-        logdets = bound_logdets(pairs, k, ratios)
-        values = [profile.value(*pair) for pair in zip(ratios.tolist(), logdets.tolist())]
-        return profile, np.array(values)
+        return profile, profile.values(ratios, bound_logdets(pairs, k, ratios))
 
 
 _NONE = np.empty(0, np.int32), np.empty(0, np.int32), np.zeros(1, np.int64)  # no pairs

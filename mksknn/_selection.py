@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -252,13 +252,10 @@ def _by_evidence(
     best = standing.enclosed[standing.best].optimum
     return best.log_evidence, {
         "k": int(question.ks[standing.best]),
-        "sigma0": best.sigma0,
-        "sigma2": best.sigma2,
-        "log_evidence": best.log_evidence,
+        **asdict(best),
         "graph": graph,
         "certified": standing.certified,
         "evaluated": standing.evaluated,
-        "at_bound": best.at_bound,
         "metric": ranking.metric,
         "margin": standing.margin,
     }
@@ -293,12 +290,9 @@ def _by_loo(
 
 def _sigmas_of_score(question: Question, scored: Scored, k: int, ratio: float) -> dict:
     """The sigmas that go with a ratio found by leave-one-out, and the evidence there."""
-    profile = scored.profile(k)
-    sigma0 = profile.sigma0(ratio)
-    value = None
-    if scored.graph != "knn":
-        plan = make_plan(scored.pairs, question.backend, question.memory)
-        opened = open_graph(scored.pairs, k, plan, ONE)
-        value = profile.value(ratio, opened.logdet(ratio))
-    at_bound = ratio in question.ratio_bounds
-    return {"sigma0": sigma0, "sigma2": ratio * sigma0, "log_evidence": value, "at_bound": at_bound}
+    profile, bounds = scored.profile(k), question.ratio_bounds
+    if scored.graph == "knn":  # it has no evidence
+        return asdict(profile.optimum(ratio, 0.0, bounds)) | {"log_evidence": None}
+    plan = make_plan(scored.pairs, question.backend, question.memory)
+    opened = open_graph(scored.pairs, k, plan, ONE)
+    return asdict(profile.optimum(ratio, opened.logdet(ratio), bounds))

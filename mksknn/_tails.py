@@ -66,22 +66,23 @@ def bound_tail(
     """
     n = len(points)
     space = Space(points, metric)
-    job = _Job(space, targets, _grid(k0, n), _choose_bins(space, k0))
+    ks, bins = _grid(k0, n), _choose_bins(space, k0)
+    seen = _see(space, targets, bins)
     if graph == "symmetric":
-        roughness = job.sum_nearest(_ticker(progress, n))
-        edges = n * job.ks
+        roughness = _sum_rows(seen, ks, _ticker(progress, n))
+        edges = n * ks
     else:
-        roughness, edges = job.sum_mutual(_ticker(progress, 2 * n))
-        edges = np.minimum(edges, n * job.ks // 2)  # nobody has more than k
+        roughness, edges = _sum_pairs(seen, ks, bins.size, _ticker(progress, 2 * n))
+        edges = np.minimum(edges, n * ks // 2)  # nobody has more than k
     if not targets.regression:  # whole numbers, exact
         roughness *= targets.between
     else:
         # Nothing negative is added, so each rounding step errs by at most eps of the sum: m + 3 in
         # a term, n terms in a row, its bins, then rows and blocks. Products below the smallest
         # normal number err by more, but all together by less than it.
-        steps = 2 * n + job.bins.size + targets.m + 8
+        steps = 2 * n + bins.size + targets.m + 8
         roughness = np.maximum(roughness * (1.0 - steps * _EPS) - _TINY, 0.0)
-    return Tail(job.ks, roughness, edges)
+    return Tail(ks, roughness, edges)
 
 
 def _ticker(progress: Callable | None, total: int) -> Callable[[int], None]:
@@ -164,76 +165,90 @@ _ROWS = 32  # of a block: a tile of the points is read once for all of them
 _TILE = 256
 
 
-class _Job:
-    """What the passes share."""
+class _Seen(NamedTuple):
+    """What the passes see of the points, their targets and the bins."""
 
-    def __init__(self, space: Space, targets: Targets, ks: np.ndarray, bins: _Bins) -> None:
-        self.n = len(space.points)
-        self.ks = ks
-        self.bins = bins
-        self._space = (space.columns, space.points, space.lengths, space.code)
-        classes = not targets.regression
-        values = targets.codes[:, None].astype(np.float64) if classes else targets.values
-        self._targets = classes, np.ascontiguousarray(values.T)
+    columns: np.ndarray
+    points: np.ndarray
+    lengths: np.ndarray
+    code: int  # of the metric
+    classes: bool
+    values: np.ndarray  # (outputs, n), or one row of class numbers
+    base: int
+    shift: int
+    bins: np.ndarray
 
-    def sum_nearest(self, tick: Callable[[int], None]) -> np.ndarray:
-        """For each k of the grid: |Y_i - Y_j|^2 over those that are surely the k nearest of i."""
-        out = np.zeros((-(-self.n // _ROWS), len(self.ks)))
 
-        def work(start: int, stop: int) -> None:
-            part = out[start // _ROWS]
-            _sum_nearest(*self._space, *self._targets, *self.bins, self.ks, start, stop, part)
-            tick(stop - start)
+def _see(space: Space, targets: Targets, bins: _Bins) -> _Seen:
+    classes = not targets.regression
+    values = targets.codes[:, None].astype(np.float64) if classes else targets.values
+    points = space.columns, space.points, space.lengths, space.code
+    return _Seen(*points, classes, np.ascontiguousarray(values.T), *bins)
 
-        run_blocks(work, self.n, _ROWS)
-        return out.sum(axis=0)
 
-    def sum_mutual(self, tick: Callable[[int], None]) -> tuple[np.ndarray, np.ndarray]:
-        """For each k of the grid: |Y_i - Y_j|^2 over pairs that are surely each among the k nearest
-        of the other, and the number of those that may be.
-        """
-        n, blocks = self.n, -(-self.n // _ROWS)
-        check_memory(
-            n * (self.bins.size + 1.0),
-            f"counting neighbours of {n} points beyond those that are ranked",
-            "k_max limits how many neighbours count",
-        )
-        grades = np.empty((n, self.bins.size + 1), np.uint8)
-        rough = np.zeros((blocks, len(self.ks)))
-        edges = np.zeros((blocks, len(self.ks)), np.int64)
+def _sum_rows(seen: _Seen, ks: np.ndarray, tick: Callable[[int], None]) -> np.ndarray:
+    """For each k of the grid: |Y_i - Y_j|^2 over those that are surely the k nearest of i."""
+    n = len(seen.points)
+    out = np.zeros((-(-n // _ROWS), len(ks)))
 
-        def grade(start: int, stop: int) -> None:
-            _grade_bins(*self._space, *self.bins, self.ks, start, stop, grades)
-            tick(stop - start)
+    def work(start: int, stop: int) -> None:
+        _sum_nearest(seen, ks, start, stop, out[start // _ROWS])
+        tick(stop - start)
 
-        def work(start: int, stop: int) -> None:
-            out = rough[start // _ROWS], edges[start // _ROWS]
-            _sum_mutual(*self._space, *self._targets, *self.bins, grades, start, stop, *out)
-            tick(stop - start)
+    run_blocks(work, n, _ROWS)
+    return out.sum(axis=0)
 
-        run_blocks(grade, n, _ROWS)
-        run_blocks(work, n, _ROWS)
-        return np.cumsum(rough.sum(axis=0)), np.cumsum(edges.sum(axis=0))
+
+def _sum_pairs(
+    seen: _Seen, ks: np.ndarray, bins: int, tick: Callable[[int], None]
+) -> tuple[np.ndarray, np.ndarray]:
+    """For each k of the grid: |Y_i - Y_j|^2 over pairs that are surely each among the k nearest of
+    the other, and the number of those that may be.
+    """
+    n = len(seen.points)
+    check_memory(
+        n * (bins + 1.0),
+        f"counting neighbours of {n} points beyond those that are ranked",
+        "k_max limits how many neighbours count",
+    )
+    grades = np.empty((n, bins + 1), np.uint8)
+    rough = np.zeros((-(-n // _ROWS), len(ks)))
+    edges = np.zeros(rough.shape, np.int64)
+
+    def grade(start: int, stop: int) -> None:
+        _grade_bins(seen, ks, start, stop, grades)
+        tick(stop - start)
+
+    def work(start: int, stop: int) -> None:
+        _sum_mutual(seen, grades, start, stop, rough[start // _ROWS], edges[start // _ROWS])
+        tick(stop - start)
+
+    run_blocks(grade, n, _ROWS)
+    run_blocks(work, n, _ROWS)
+    return np.cumsum(rough.sum(axis=0)), np.cumsum(edges.sum(axis=0))
 
 
 @kernel
-def _fill_spots(columns, points, lengths, code, base, shift, bins, i, left, row, spots):
+def _fill_spots(seen, i, left, row, spots):
     """The bins of the distances from point i to those from `left` on; unsigned, so that reading by
     them needs no test for negative ones.
     """
+    code, lengths, bins = seen.code, seen.lengths, seen.bins
+    base, shift, last = seen.base, seen.shift, bins.shape[0] - 1
     length = lengths[i] if code == 3 else 0.0
-    fill_tile(columns, points[i], left, lengths, length, code, row)
+    fill_tile(seen.columns, seen.points[i], left, lengths, length, code, row)
     bits = row.view(np.int64)
     for j in range(row.shape[0]):
-        spots[j] = np.uint32(min(max((bits[j] >> shift) - base, 0), bins.shape[0] - 1))
+        spots[j] = np.uint32(min(max((bits[j] >> shift) - base, 0), last))
     for j in range(row.shape[0]):
         spots[j] = bins[spots[j]]
 
 
 @kernel
-def _fill_weights(classes, values, i, left, weights):
+def _fill_weights(seen, i, left, weights):
     """|Y_i - Y_j|^2 for the points from `left` on; of classes, whether they differ."""
-    if classes:
+    values = seen.values
+    if seen.classes:
         for j in range(weights.shape[0]):
             weights[j] = 1.0 if values[0, left + j] != values[0, i] else 0.0
         return
@@ -245,21 +260,17 @@ def _fill_weights(classes, values, i, left, weights):
 
 
 @kernel
-def _sum_nearest(
-    columns, points, lengths, code, classes, values, base, shift, bins, ks, start, stop, out
-):
-    n = points.shape[0]
+def _sum_nearest(seen, ks, start, stop, out):
+    n = seen.points.shape[0]
     # count and sum side by side: one access for both, 12% slower than whole numbers that hold both,
     # which would serve classes only
-    table = np.zeros((stop - start, np.int64(bins[-1]) + 1, 2))
+    table = np.zeros((stop - start, np.int64(seen.bins[-1]) + 1, 2))
     row, weights, spots = np.empty(_TILE), np.empty(_TILE), np.empty(_TILE, np.uint32)
     for left in range(0, n, _TILE):
         size = min(_TILE, n - left)
         for i in range(start, stop):
-            _fill_spots(
-                columns, points, lengths, code, base, shift, bins, i, left, row[:size], spots
-            )
-            _fill_weights(classes, values, i, left, weights[:size])
+            _fill_spots(seen, i, left, row[:size], spots)
+            _fill_weights(seen, i, left, weights[:size])
             mine = table[i - start]
             for j in range(size):
                 spot = spots[j]
@@ -273,7 +284,7 @@ def _sum_nearest(
             count += table[r, b, 0]
             while g < ks.shape[0] and ks[g] < count:  # bin b is not wholly within ks[g]
                 out[g] += total
-                if classes:  # those of the bin that are left out may all be of other classes
+                if seen.classes:  # those of the bin that are left out may all be of other classes
                     out[g] += max(0.0, table[r, b, 1] - (count - ks[g]))
                 g += 1
             total += table[r, b, 1]
@@ -283,17 +294,15 @@ def _sum_nearest(
 
 
 @kernel
-def _grade_bins(columns, points, lengths, code, base, shift, bins, ks, start, stop, grades):
+def _grade_bins(seen, ks, start, stop, grades):
     """grades[i, b + 1]: the first of `ks` that is at least the number of points in bins 0..b."""
-    n = points.shape[0]
-    table = np.zeros((stop - start, np.int64(bins[-1]) + 1), np.int64)
+    n = seen.points.shape[0]
+    table = np.zeros((stop - start, np.int64(seen.bins[-1]) + 1), np.int64)
     row, spots = np.empty(_TILE), np.empty(_TILE, np.uint32)
     for left in range(0, n, _TILE):
         size = min(_TILE, n - left)
         for i in range(start, stop):
-            _fill_spots(
-                columns, points, lengths, code, base, shift, bins, i, left, row[:size], spots
-            )
+            _fill_spots(seen, i, left, row[:size], spots)
             mine = table[i - start]
             for j in range(size):
                 mine[spots[j]] += 1
@@ -310,34 +319,17 @@ def _grade_bins(columns, points, lengths, code, base, shift, bins, ks, start, st
 
 
 @kernel
-def _sum_mutual(
-    columns,
-    points,
-    lengths,
-    code,
-    classes,
-    values,
-    base,
-    shift,
-    bins,
-    grades,
-    start,
-    stop,
-    rough,
-    edges,
-):
+def _sum_mutual(seen, grades, start, stop, rough, edges):
     """Pairs i < j: in the graph for sure from the larger grade of their bin on, and surely not
     before the larger grade of the bin before.
     """
-    n = points.shape[0]
+    n = seen.points.shape[0]
     row, weights, spots = np.empty(_TILE), np.empty(_TILE), np.empty(_TILE, np.uint32)
     for left in range(start, n, _TILE):
         size = min(_TILE, n - left)
         for i in range(start, min(stop, left + size)):
-            _fill_spots(
-                columns, points, lengths, code, base, shift, bins, i, left, row[:size], spots
-            )
-            _fill_weights(classes, values, i, left, weights[:size])
+            _fill_spots(seen, i, left, row[:size], spots)
+            _fill_weights(seen, i, left, weights[:size])
             mine = grades[i]
             for j in range(max(0, i + 1 - left), size):
                 spot = np.int64(spots[j])

@@ -24,16 +24,11 @@ from ._validation import check_flag, check_task, one_of
 
 
 @dataclass(frozen=True, eq=False)
-class Targets:
-    """What the evidence and the predictions need to know of y."""
+class Voters:
+    """What predictions need to know of y."""
 
-    formulation: Encoding
-    n: int
-    m: int  # outputs of the Gaussian process
-    norm: float  # s = |Y|^2
-    constant: float
-    classes: np.ndarray | None  # sorted labels, in the user's type
-    codes: np.ndarray  # class of each point, 0..J-1; empty for regression
+    classes: np.ndarray | None  # sorted labels, in the user's type; None for regression
+    codes: np.ndarray  # int32, class of each point, 0..J-1; empty for regression
     values: np.ndarray  # regression: (n, outputs), centred; empty for classes
     mean: np.ndarray  # regression: what was taken off each output
     flat: bool  # regression: y had one dimension
@@ -47,6 +42,17 @@ class Targets:
     def n_classes(self) -> int:
         """The number of classes; 0 for regression."""
         return 0 if self.classes is None else len(self.classes)
+
+
+@dataclass(frozen=True, eq=False)
+class Targets(Voters):
+    """What the evidence needs to know of y as well."""
+
+    formulation: Encoding
+    n: int
+    m: int  # outputs of the Gaussian process
+    norm: float  # s = |Y|^2
+    constant: float
 
     @property
     def between(self) -> float:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import contextvars
 import functools
+import graphlib
 import heapq
 import os
 import pickle
@@ -80,29 +81,42 @@ class _Setting:
         self.set(before)
         return False
 
-    def hold(self, before: dict[_Setting, int]) -> None:
-        """Hold it, with its value kept in `before`, unless it is there already."""
-        if self not in before:
-            before[self] = self.get()
-            if before[self] != self.held:
-                self.set(self.held)
 
-
-def _restore(before: dict[_Setting, int]) -> None:
-    try:
-        for setting, value in before.items():
-            if value != setting.held:
-                setting.set(value)
-    finally:
-        before.clear()
-
-
-class _ThreadState(threading.local):
-    """Who holds in this thread, and what per-thread settings were before."""
+class _Holders:
+    """Who holds some settings, and what these were before."""
 
     def __init__(self) -> None:
-        self.holders: set[object] = set()
-        self.before: dict[_Setting, int] = {}
+        self._tokens: set[object] = set()
+        self._before: dict[_Setting, int] = {}
+
+    def hold(self, token: object, settings: Sequence[_Setting]) -> None:
+        self._tokens.add(token)
+        for setting in settings:
+            if setting not in self._before:
+                before = self._before[setting] = setting.get()
+                if before != setting.held:
+                    setting.set(setting.held)
+
+    def release(self, token: object) -> None:
+        self._tokens.discard(token)
+        if not self._tokens:
+            self._restore()
+
+    def forget(self) -> None:
+        self._tokens.clear()
+        self._restore()
+
+    def _restore(self) -> None:
+        try:
+            for setting, value in self._before.items():
+                if value != setting.held:
+                    setting.set(value)
+        finally:
+            self._before.clear()
+
+
+class _HoldersHere(_Holders, threading.local):
+    """The same in each thread by itself."""
 
 
 class _Limits:
@@ -110,9 +124,7 @@ class _Limits:
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
-        self._holders: set[object] = set()
-        self._before: dict[_Setting, int] = {}
-        self._thread = _ThreadState()
+        self._process, self._thread = _Holders(), _HoldersHere()
         self._found: dict[str, list[_Setting]] = {}  # by the library's file
         self._modules = -1
 
@@ -120,32 +132,20 @@ class _Limits:
         # a library comes with a module (scikit-sparse is imported late), so this tells of new ones
         if len(sys.modules) != self._modules:
             self._find()
-        thread = self._thread
-        thread.holders.add(token)
-        for setting in self._per_thread:
-            setting.hold(thread.before)
+        self._thread.hold(token, self._per_thread)
         with self.lock:
-            self._holders.add(token)
-            for setting in self._per_process:
-                setting.hold(self._before)
+            self._process.hold(token, self._per_process)
 
     def release(self, token: object) -> None:
-        thread = self._thread
-        thread.holders.discard(token)
-        if not thread.holders:
-            _restore(thread.before)
+        self._thread.release(token)
         with self.lock:
-            self._holders.discard(token)
-            if not self._holders:
-                _restore(self._before)
+            self._process.release(token)
 
     def forget(self) -> None:
         """In a child made by fork: the holders are threads of its parent."""
         self.lock = threading.RLock()
-        _restore(self._before)
-        _restore(self._thread.before)
-        self._holders.clear()
-        self._thread.holders.clear()
+        self._process.forget()
+        self._thread.forget()
 
     def _find(self) -> None:
         """Look for libraries that have been loaded since."""
@@ -223,14 +223,18 @@ def thread_count() -> int:
     return cores if limit is None else limit
 
 
-@contextlib.contextmanager
-def limit_threads(threads: int) -> Iterator[None]:
+def limit_threads(threads: int) -> contextlib.AbstractContextManager[None]:
     """Use at most `threads` threads for what this thread starts inside the block."""
-    token = _limit.set(threads)
+    return _having(_limit, threads)
+
+
+@contextlib.contextmanager
+def _having(variable: contextvars.ContextVar, value: object) -> Iterator[None]:
+    token = variable.set(value)
     try:
         yield
     finally:
-        _limit.reset(token)
+        variable.reset(token)
 
 
 class Stopped(Exception):
@@ -246,15 +250,6 @@ def check_stop() -> None:
     """End this piece of work here if the call it belongs to has failed or was interrupted."""
     if _stopping.get()():
         raise Stopped
-
-
-@contextlib.contextmanager
-def _stopping_when(stopping: Callable[[], bool]) -> Iterator[None]:
-    token = _stopping.set(stopping)
-    try:
-        yield
-    finally:
-        _stopping.reset(token)
 
 
 def run_blocks(work: Callable[[int, int], None], size: int, block: int) -> None:
@@ -282,7 +277,8 @@ def run_pieces(work: Callable[[Any], object], pieces: Sequence, threads: int | N
         return stop.is_set() or outer()
 
     def take() -> None:
-        with one_thread_each(), limit_threads(max(1, allowed // threads)), _stopping_when(stopping):
+        share = limit_threads(max(1, allowed // threads))
+        with one_thread_each(), share, _having(_stopping, stopping):
             while True:
                 check_stop()
                 with lock:
@@ -333,14 +329,11 @@ def _is_interrupt(error: BaseException) -> bool:
 
 def run_tasks(work: Callable[[Any], object], needs: Mapping[Any, Sequence]) -> None:
     """Call ``work(task)`` for each task after those that it needs, the first one in order first."""
-    number = {task: at for at, task in enumerate(needs)}
     tasks = list(needs)
-    missing = [len(needs[task]) for task in tasks]
-    waiting: list[list[int]] = [[] for _ in tasks]
-    for task, needed in needs.items():
-        for one in needed:
-            waiting[number[one]].append(number[task])
-    ready = [at for at in range(len(tasks)) if not missing[at]]  # a heap, since it rises
+    number = {task: at for at, task in enumerate(tasks)}
+    sorter = graphlib.TopologicalSorter(needs)
+    sorter.prepare()
+    ready = sorted(number[task] for task in sorter.get_ready())  # a heap
     changed = threading.Condition()
 
     def next_task(_: int) -> None:
@@ -351,10 +344,9 @@ def run_tasks(work: Callable[[Any], object], needs: Mapping[Any, Sequence]) -> N
             at = heapq.heappop(ready)
         work(tasks[at])
         with changed:
-            for other in waiting[at]:
-                missing[other] -= 1
-                if not missing[other]:
-                    heapq.heappush(ready, other)
+            sorter.done(tasks[at])
+            for task in sorter.get_ready():
+                heapq.heappush(ready, number[task])
             changed.notify_all()
 
     run_pieces(next_task, range(len(tasks)))
@@ -436,20 +428,18 @@ def _work(function: Callable, shared: object, chunk: object) -> object:
 def _work_until(
     stopping: Callable[[], bool], function: Callable, shared: object, chunk: object
 ) -> object:
-    with _stopping_when(stopping):
+    with _having(_stopping, stopping):
         return _work(function, shared, chunk)
 
 
 @contextlib.contextmanager
 def _spooled(shared: object) -> Iterator[str]:
     """A file that holds `shared` while the sweep lasts."""
-    handle, path = tempfile.mkstemp(prefix="mksknn-", suffix=".pickle")
-    try:
-        with os.fdopen(handle, "wb") as file:
+    with tempfile.TemporaryDirectory(prefix="mksknn-") as folder:
+        path = os.path.join(folder, "shared.pickle")
+        with open(path, "wb") as file:
             pickle.dump(shared, file, protocol=pickle.HIGHEST_PROTOCOL)
         yield path
-    finally:
-        Path(path).unlink(missing_ok=True)
 
 
 def _work_spooled(function: Callable, path: str, chunk: object) -> object:
@@ -479,32 +469,31 @@ def _on_dask(
     # its warning of large graphs recommends scatter
     with dask.config.set({"distributed.admin.large-graph-warning-threshold": "1PB"}):
         data = _submit(submit, pickle.loads, blob)
-    return _collect(submit, (_work, function, data), chunks, bar, _Patience(client).check)
+    return _collect(submit, (_work, function, data), chunks, bar, _patience(client))
 
 
 _PATIENCE = 300.0  # seconds without any worker; a cluster that grows on demand takes minutes
 _LOOK = 2.0  # seconds between two looks at the cluster
 
 
-class _Patience:
-    """Ends the wait for a Dask cluster that has no workers."""
+def _patience(client: Any) -> Callable[[], None]:
+    """What ends the wait for a Dask cluster that has no workers."""
+    alone_since: float | None = None
 
-    def __init__(self, client: Any) -> None:
-        self._client = client
-        self._alone_since: float | None = None
-
-    def check(self) -> None:
-        if self._client.scheduler_info()["workers"]:
-            self._alone_since = None
-            return
+    def check() -> None:
+        nonlocal alone_since
         now = time.monotonic()
-        if self._alone_since is None:
-            self._alone_since = now
-        if now - self._alone_since > _PATIENCE:
+        if client.scheduler_info()["workers"]:
+            alone_since = None
+        elif alone_since is None:
+            alone_since = now
+        elif now - alone_since > _PATIENCE:
             raise TimeoutError(
                 f"executor: the Dask cluster has had no worker for {_PATIENCE:.0f} seconds; "
                 "start some, or call without an executor"
             )
+
+    return check
 
 
 def _submit(submit: Callable, *call: object) -> Any:

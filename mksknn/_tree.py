@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ._distances import sum_columns
 from ._jit import kernel
 from ._order import replace_top, sort_heap
 from ._products import grown
@@ -89,9 +90,14 @@ def build_tree(points):
     )
 
 
-@kernel
-def tree_with_radii(tree, radii, code):
+def tree_with_radii(tree: Tree, radii: np.ndarray, code: int) -> Tree:
     """The same tree, in which each point adopts whatever is nearer than its radius."""
+    reach, balls = _reach(tree, radii, code)
+    return tree._replace(radii=radii[tree.order], reach=reach, balls=balls)
+
+
+@kernel
+def _reach(tree, radii, code):
     d = tree.columns.shape[0]
     reach = np.zeros(tree.child.shape[0])
     balls = np.empty((reach.shape[0], 2, d))
@@ -113,17 +119,7 @@ def tree_with_radii(tree, radii, code):
                 away = radius + _SLACK * (radius + abs(x)) + _VANISHED
                 balls[node, 0, c] = min(balls[node, 0, c], x - away)
                 balls[node, 1, c] = max(balls[node, 1, c], x + away)
-    return Tree(
-        tree.columns,
-        tree.order,
-        radii[tree.order],
-        tree.boxes,
-        tree.begin,
-        tree.end,
-        tree.child,
-        reach,
-        balls,
-    )
+    return reach, balls
 
 
 @kernel
@@ -176,25 +172,6 @@ def _inside(x, box):
         if x[c] < box[0, c] or x[c] > box[1, c]:
             return False
     return True
-
-
-@kernel
-def _to_leaf(x, columns, begin, size, code, out):
-    """Distances (Euclidean: their squares) of a point to those in a leaf."""
-    row = out[:size]
-    row[:] = 0.0
-    for c in range(x.shape[0]):
-        column = columns[c, begin : begin + size]
-        if code == 0:
-            for e in range(size):
-                step = x[c] - column[e]
-                row[e] += step * step
-        elif code == 1:
-            for e in range(size):
-                row[e] += abs(x[c] - column[e])
-        else:
-            for e in range(size):
-                row[e] = max(row[e], abs(x[c] - column[e]))
 
 
 class _Room(NamedTuple):
@@ -274,7 +251,6 @@ def _search(tree, x, own, code, near_i, near_d, found_i, found_d, room):
     bound = np.inf
     found = 0
     adopt = tree.radii.shape[0] > 0
-    leaf = room.leaf
     room.node[0], room.away[0], room.claimed[0] = 0, 0.0, adopt
     depth = 1
     while depth:
@@ -298,7 +274,8 @@ def _search(tree, x, own, code, near_i, near_d, found_i, found_d, room):
         if away > bound and not claimed:
             continue
         first, size = tree.begin[node], tree.end[node] - tree.begin[node]
-        _to_leaf(x, tree.columns, first, size, code, leaf)
+        leaf = room.leaf[:size]  # distances (Euclidean: their squares) to its points
+        sum_columns(tree.columns, x, first, code, leaf)
         if away <= bound:
             for e in range(size):
                 if leaf[e] <= bound:

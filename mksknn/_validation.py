@@ -101,11 +101,7 @@ def _as_matrix(X: object, name: str, columns: int | None = None) -> np.ndarray:
         raise ValueError(
             f"{name} must be a matrix of numbers, all rows of one length; got {_show(X)}"
         ) from error
-    if array.dtype.kind == "O":
-        array = _objects_to_float(array, name, X)
-    if array.dtype.kind not in "fiub":
-        raise TypeError(f"{name} must hold real numbers; got dtype {array.dtype}")
-    _check_digits(array, name)
+    array = _as_real(array, name, X)
     if columns is not None and array.shape in ((0,), (0, 0)):
         return np.empty((0, columns))
     if array.ndim != 2:
@@ -156,7 +152,19 @@ def _column_name(X: object, column: int) -> str:
     return "" if names is None else f" in column {_show(names[column])}"
 
 
-def _objects_to_float(array: np.ndarray, name: str, X: object = None) -> np.ndarray:
+def _as_real(
+    array: np.ndarray, name: str, X: object = None, what: str = "real numbers"
+) -> np.ndarray:
+    """An array of numbers that a float64 holds; `X` is what it was made from."""
+    if array.dtype.kind == "O":
+        array = _objects_to_float(array, name, X)
+    if array.dtype.kind not in "fiub":
+        raise TypeError(f"{name} must hold {what}; got dtype {array.dtype}")
+    _check_digits(array, name)
+    return array
+
+
+def _objects_to_float(array: np.ndarray, name: str, X: object) -> np.ndarray:
     """Objects are welcome where each is a number (pandas mixes them); text is not read as one."""
     for at, value in enumerate(array.ravel()):
         if isinstance(value, complex) or not isinstance(value, numbers.Real | np.bool_):
@@ -241,8 +249,7 @@ def _check_distances(distances: np.ndarray, name: str) -> np.ndarray:
             f"{name} must be a square matrix of distances when metric='precomputed'; "
             f"got shape {distances.shape}"
         )
-    other = distances.T
-    if (distances != other).any():
+    if (distances != distances.T).any():
         # halves: neither their difference nor their sum overflows
         half = 0.5 * distances
         apart = np.abs(half - half.T)
@@ -467,11 +474,7 @@ def _as_targets(y: object) -> np.ndarray:
 
 
 def _check_values(array: np.ndarray) -> np.ndarray:
-    if array.dtype.kind == "O":
-        array = _objects_to_float(array, "y")
-    if array.dtype.kind not in "fiub":
-        raise TypeError(f"y must hold real numbers for task='regression'; got dtype {array.dtype}")
-    _check_digits(array, "y")
+    array = _as_real(array, "y", what="real numbers for task='regression'")
     if array.ndim == 2 and array.shape[1] == 0:
         raise ValueError(f"y must have at least 1 output; got shape {array.shape}")
     values = np.ascontiguousarray(array, dtype=np.float64)

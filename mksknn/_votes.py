@@ -15,17 +15,14 @@ from __future__ import annotations
 import functools
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from ._jit import kernel
 from ._names import Graph, Ties
 from ._queries import Links
-from ._targets import Targets
-
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike
+from ._targets import Voters
 
 _TIE = 1e-12  # averaged probabilities nearer than this, relatively, differ by rounding alone
 
@@ -60,15 +57,12 @@ class Blend:
 
     @classmethod
     def many(
-        cls, k: ArrayLike, ratio: ArrayLike, inverse_sigma0: ArrayLike, weight: ArrayLike
+        cls, k: np.ndarray, ratio: np.ndarray, inverse_sigma0: np.ndarray, weight: np.ndarray
     ) -> Blend:
-        """Pairs in any order; those without weight are dropped, the others scaled to one."""
-        k, weight = np.asarray(k), np.asarray(weight, dtype=np.float64)
-        order = np.argsort(k, kind="stable")
-        order = order[weight[order] > 0]
-        ratio, inverse = np.asarray(ratio, dtype=np.float64), np.asarray(inverse_sigma0, np.float64)
-        scaled = weight[order] / weight[order].sum()
-        return cls(k[order].astype(np.int64), ratio[order], inverse[order], scaled)
+        """Pairs in rising order of k; those without weight are dropped, the rest scaled to one."""
+        used = weight > 0
+        scaled = weight[used] / weight[used].sum()
+        return cls(k[used].astype(np.int64), ratio[used], inverse_sigma0[used], scaled)
 
     @functools.cached_property
     def ks(self) -> np.ndarray:
@@ -92,27 +86,6 @@ class Parts(NamedTuple):
     ratio: np.ndarray
     inverse_sigma0: np.ndarray
     weight: np.ndarray
-
-
-@dataclass(frozen=True, eq=False)
-class Voters:
-    """The targets of the training points, as far as predictions need them."""
-
-    classes: np.ndarray | None  # sorted labels; None for regression
-    codes: np.ndarray  # int32, class of each point; empty for regression
-    values: np.ndarray  # regression: (n, outputs), without their mean; empty for classes
-    mean: np.ndarray  # regression: what was taken off each output
-    flat: bool  # regression: y had one dimension
-
-    @classmethod
-    def of(cls, targets: Targets) -> Voters:
-        """The part of encoded targets that votes."""
-        return cls(targets.classes, targets.codes, targets.values, targets.mean, targets.flat)
-
-    @property
-    def n_classes(self) -> int:
-        """The number of classes; 0 for regression."""
-        return 0 if self.classes is None else len(self.classes)
 
 
 class Votes(NamedTuple):
@@ -158,17 +131,16 @@ def combine(links: Links, voters: Voters, blend: Blend, graph: Graph, ties: Ties
     The links must be those of the graphs ``blend.ks``.
     """
     out = Votes.empty(len(links.closest), voters)
-    mutual = graph == "mutual"
-    if voters.classes is None:
-        _combine_values(links, mutual, blend.parts, voters.values, out)
-    else:
-        _combine_votes(links, mutual, blend.parts, voters.codes, ties == "nearest", out)
+    targets = voters.values if voters.classes is None else voters.codes
+    _combine(links, graph == "mutual", blend.parts, targets, ties == "nearest", out)
     return out
 
 
 @kernel
-def _combine_values(links, mutual, parts, values, out):
+def _combine(links, mutual, parts, targets, nearest, out):
+    """Targets are values in two dimensions or class numbers in one: compiled for each by itself."""
     n_graphs, outputs = parts.begins.shape[0] - 1, out.mean.shape[1]
+    classes = out.probability.shape[1]
     total = np.empty(n_graphs)  # sum of the weights in each graph
     sums = np.empty((n_graphs, outputs))  # and of weight times target
     means = np.empty((n_graphs, outputs))
@@ -181,33 +153,17 @@ def _combine_values(links, mutual, parts, values, out):
             for a in (first, second):
                 if a < n_graphs:
                     total[a] += 1.0
-                    for c in range(outputs):
-                        sums[a, c] += values[i, c]
-        out.n_neighbors[q] = neighbors
-        _average(parts, q, total, sums, means, out)
-
-
-@kernel
-def _combine_votes(links, mutual, parts, codes, nearest, out):
-    n_graphs, outputs = parts.begins.shape[0] - 1, out.mean.shape[1]
-    classes = out.probability.shape[1]
-    total = np.empty(n_graphs)
-    sums = np.empty((n_graphs, outputs))
-    means = np.empty((n_graphs, outputs))
-    for q in range(links.starts.shape[0] - 1):
-        total[:], sums[:], neighbors = 0.0, 0.0, 0
-        for e in range(links.starts[q], links.starts[q + 1]):
-            code = codes[links.indices[e]]
-            first, second = _entries(links.own[e], links.back[e], mutual, n_graphs)
-            neighbors += min(first, second) < n_graphs
-            for a in (first, second):
-                if a < n_graphs:
-                    total[a] += 1.0
-                    sums[a, code] += 1.0
-                    if outputs > classes:
-                        sums[a, classes] += 1.0 if code else -1.0
+                    if targets.ndim == 2:
+                        for c in range(outputs):
+                            sums[a, c] += targets[i, c]
+                    else:
+                        sums[a, targets[i]] += 1.0
+                        if outputs > classes:
+                            sums[a, classes] += 1.0 if targets[i] else -1.0
         out.n_neighbors[q] = neighbors
         left = _average(parts, q, total, sums, means, out)
+        if targets.ndim == 2:
+            continue
         for c in range(classes):
             out.probability[q, c] = out.mean[q, c] + left / classes
         # equal votes make equal means; averages are equal only up to rounding
@@ -220,10 +176,10 @@ def _combine_votes(links, mutual, parts, codes, nearest, out):
         best *= 1.0 - slack
         # the winner, among the classes whose score reaches the best
         if nearest:
-            out.winner[q] = codes[links.closest[q]]
+            out.winner[q] = targets[links.closest[q]]
             for e in range(links.starts[q], links.starts[q + 1]):
                 first, second = _entries(links.own[e], links.back[e], mutual, n_graphs)
-                code = codes[links.indices[e]]
+                code = targets[links.indices[e]]
                 if min(first, second) < n_graphs and score[q, code] >= best:
                     out.winner[q] = code
                     break

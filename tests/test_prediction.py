@@ -14,7 +14,7 @@ import mksknn
 from mksknn._queries import Index
 from mksknn._targets import encode
 from mksknn._threads import limit_threads
-from mksknn._votes import Blend, Voters, combine
+from mksknn._votes import Blend, combine
 
 GRAPHS = ("knn", "mutual", "symmetric")
 METRICS = ("euclidean", "manhattan", "chebyshev", "cosine", "precomputed")
@@ -326,7 +326,7 @@ def test_formulations_give_the_same_labels_for_the_same_k():
 
 
 def parts(seed=0):
-    """(k, r, weight, E[1/sigma0]) as the oracle takes them, and as blend in mixed order."""
+    """(k, r, weight, E[1/sigma0]) as the oracle takes them, and as a blend."""
     rng = np.random.default_rng(seed)
     ks, sizes = [2, 3, 9, 20], [3, 1, 4, 2]
     weights = np.split(rng.dirichlet(np.ones(sum(sizes))), np.cumsum(sizes)[:-1])
@@ -339,8 +339,7 @@ def parts(seed=0):
         for k, ratios, ws, inverses in listed
         for r, w, inverse in zip(ratios, ws, inverses)
     ]
-    mixed = [flat[a] for a in rng.permutation(len(flat))] + [(30, 1.0, 1.0, 0.0)]
-    return listed, Blend.many(*zip(*mixed))
+    return listed, Blend.many(*map(np.array, zip(*flat, (30, 1.0, 1.0, 0.0))))
 
 
 def averaged(X, y, new, blend, graph, ties):
@@ -370,7 +369,8 @@ def test_averages(kind, graph, ties):
 def test_an_average_of_equals_is_each_of_them():
     X, new = cloud()
     y = targets("string", len(X))
-    same = Blend.many([6] * 3, [0.5] * 3, [2.0] * 3, [0.2, 0.3, 0.5])
+    k, ratio, inverse = (np.full(3, value) for value in (6, 0.5, 2.0))
+    same = Blend.many(k, ratio, inverse, np.array([0.2, 0.3, 0.5]))
     got = averaged(X, y, new, same, "symmetric", "nearest")
     one = mksknn.predict(X, y, new, k=6, sigma0=0.5, sigma2=0.25)
     assert_same(got, dataclasses.asdict(one))
@@ -380,7 +380,7 @@ def test_an_average_of_equals_is_each_of_them():
 def test_votes_of_one_search():
     X, new = cloud()
     y = targets("string", len(X))
-    voters = Voters.of(encode(y, len(X), "auto", "auto", True))
+    voters = encode(y, len(X), "auto", "auto", True)
     for graph in GRAPHS:
         for k in (1, 6, len(X) - 1):
             blend = Blend.single(k, None)

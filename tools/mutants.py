@@ -60,9 +60,8 @@ TESTS = {
 # "module.function: change", or how that begins -> why no test can notice it
 EQUIVALENT = {
     "_graphs._find_components: term dropped: left -= 1": "only ends the loop earlier",
-    "_loo._climb: term dropped: evaluations += 1": "a count that nothing rests on",
-    "_loo._branch_and_bound: term dropped: mass += w[c] * g[c]": "a bound whatever the scale",
-    "_loo._highest: off by one: node[_S] > best[_S]": "two ratios of equal score",
+    "_loo._branch_and_bound: term dropped: mass += f.w[c] * f.g[c]": "a bound whatever the scale",
+    "_loo._highest: off by one: ends[c, _S] > best[_S]": "two ratios of equal score",
     "_bounds._foretold_peak: factor turned: start * _AROUND": "the factors are their own inverses",
     "_bounds.next: off by one: one.min() <= floor": "a bound equal to the floor to the last bit",
     "_bounds.next: off by one: two.min() <= floor": "a bound equal to the floor to the last bit",
@@ -73,7 +72,7 @@ EQUIVALENT = {
     "_tree._to_box: term dropped: total += gap": "boxes that seem nearer only cost time",
     "_tree._inside: off by one: x[c] > box[1, c]": "boxes are wider than what they must hold",
     "_tree._inside: off by one: x[c] < box[0, c]": "boxes are wider than what they must hold",
-    "_tails.bound_tail: sign turned: 2 * n + job.bins.size": "more rounding than any sum has",
+    "_tails.bound_tail: sign turned: 2 * n + bins.size": "more rounding than any sum has",
     "_tails.bound_tail: sign turned: 1.0 - steps * _EPS": "more rounding than any sum has",
     "_tails.bound_tail: sign turned: roughness * (1.0 - steps": "more rounding than any sum has",
     "_search._tolerance: sign turned: _GAP * self.curve.spectrum.n + 8.0 * self.curve.noise": (
@@ -87,7 +86,7 @@ EQUIVALENT = {
     "_search._ceiling: sign turned: self.lower + 0.5 * self._tolerance": "cells split further",
     "_search._bracket: sign turned: v + step": "the second value on the other side of the first",
     "_search._beside: sign turned: self.curve.place(peak) + np.array([-_ASIDE": "both sides anyway",
-    "_tails.sum_mutual: sign turned: self.bins.size + 1.0": "memory foretold, two numbers a point",
+    "_tails._sum_pairs: sign turned: bins + 1.0": "memory foretold, two numbers a point",
     "_dense._climb: sign turned: left + right": "a first value, which the loop replaces",
 }
 
