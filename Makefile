@@ -111,7 +111,7 @@ docs-check: docs $(VENV)/.ready-test
 
 # Speed first, some 25 minutes on two quiet cores; then quality, which takes hours but goes on where
 # it stopped. A machine that others use is noticed, and results are then not stored: FORCE=--force.
-SCRIPTS ?= startup neighbors select_k curve loo posterior prediction learning scale accuracy
+SCRIPTS ?= startup neighbors select_k curve loo posterior prediction learning scale versions accuracy
 bench: $(VENV)/.ready-bench
 	@status=0; for script in $(SCRIPTS); do echo "== $$script"; \
 		$(PY) benchmarks/$$script.py $(FORCE) || status=1; done; exit $$status

@@ -147,18 +147,25 @@ def resident(field):
 """
 
 
-def apart(code: str, environment: dict | None = None, timeout: float | None = None) -> object:
+def apart(
+    code: str,
+    environment: dict | None = None,
+    timeout: float | None = None,
+    root: Path | None = None,
+) -> object:
     """What `code` prints last, as JSON, from a process of its own that sees the benchmarks.
 
-    With --smallest in this process, unless it needs an environment of its own: new processes would
-    take most of the time.
+    It imports the mksknn that lies in `root`, by default this one. With --smallest it is run in
+    this process, unless it needs an environment or a root of its own: new processes would take most
+    of the time.
     """
-    if MODE == "smallest" and environment is None:
+    if MODE == "smallest" and environment is None and root is None:
         printed = io.StringIO()
         with contextlib.redirect_stdout(printed):
             exec(code, {"__name__": "apart"})
         return json.loads(printed.getvalue().splitlines()[-1])
-    here = os.pathsep.join([str(RESULTS.parent), str(RESULTS.parents[1])])
+    root = root or RESULTS.parents[1]
+    here = os.pathsep.join([str(RESULTS.parent), str(root)])
     known = os.environ.get("PYTHONPATH")
     settings = {**os.environ, "PYTHONPATH": here + (os.pathsep + known if known else "")}
     done = subprocess.run(
@@ -167,6 +174,7 @@ def apart(code: str, environment: dict | None = None, timeout: float | None = No
         text=True,
         env=settings | (environment or {}),
         timeout=timeout,
+        cwd=root,  # where `python -c` looks first
     )
     if done.returncode:
         reason = (done.stderr.strip() or f"status {done.returncode}").splitlines()[-1]
@@ -189,10 +197,10 @@ print(resident("VmHWM") - before)
     )
 
 
-def timed_apart(setup: str, call: str, repeats: int = 1, timeout: float | None = None) -> dict:
+def timed_apart(setup: str, call: str, repeats: int = 1, **options) -> dict:
     """Seconds (the best of some) and peak megabytes of `found = call`, in a process of its own.
 
-    What the code puts into the dict `more` comes back too.
+    What the code puts into the dict `more` comes back too. `options` are those of `apart`.
     """
     return apart(
         f"""
@@ -210,7 +218,7 @@ if hasattr(found, "k") and isinstance(found.k, (int, np.integer)):
     more["k"] = int(found.k)
 print(json.dumps({{"seconds": best, "MB": resident("VmHWM") - before, **more}}))
 """,
-        timeout=timeout,
+        **options,
     )
 
 

@@ -99,8 +99,8 @@ class Posterior:
         What was computed; the graph and the metric chosen if there was a choice.
     error : float
         How far the integrals over r may be off, relatively: what two rules of the quadrature differ
-        by, what lies beyond the window, rounding, and where determinants are costly the proven
-        remainder of the polynomials that stand for them.
+        by, or where determinants are costly what one is proven to miss at most; what lies beyond
+        the window; and rounding.
     classes : ndarray or None
         The labels, sorted; None for regression.
     center : bool
@@ -230,8 +230,8 @@ def posterior(
     `ratio_bounds`. The integral over sigma0 has a closed form; that over log r is done by
     Gauss-Legendre panels, halved until two rules agree to 1e-9 of the integral (or what the
     determinants' rounding allows, in very large problems). Where a value costs a factorization,
-    polynomials through a few values stand for the density, as many as it takes to keep their
-    distance from it proven to be below 1e-9 as well; `error` says what was reached.
+    the rules have as many nodes as it takes to keep what they miss proven to be below 1e-9 as well;
+    `error` says what was reached.
 
     Choosing a graph or a metric compares probabilities of the same targets under different priors,
     and takes the higher one; it does not mix them. That is meaningful for one `y` in one
@@ -466,10 +466,11 @@ def _describe(
 
 def _quantiles(slices: list[Slice], weight: np.ndarray) -> np.ndarray:
     """Of log r, where it has these distributions with these weights."""
-    t = np.linspace(min(one.t[0] for one in slices), max(one.t[-1] for one in slices), _GRID)
+    ends = min(one.places[0] for one in slices), max(one.places[-1] for one in slices)
+    t = np.linspace(*ends, _GRID)
     below = np.zeros(_GRID)
     for one, share in zip(slices, weight.tolist(), strict=True):
-        below += share * np.interp(t, one.t, one.below, left=0.0, right=1.0)
+        below += share * np.interp(t, one.places, one.below, left=0.0, right=1.0)
     return np.interp(_TAILS, below, t)
 
 

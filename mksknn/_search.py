@@ -57,11 +57,6 @@ def _poles(p: int) -> float:
 _POLES = np.array([math.inf, math.inf, *(_poles(p) for p in range(2, _MOST + 4))])
 
 
-def chebyshev_error(active: int, half_width: float, size: int) -> float:
-    """How far H can be from the polynomial through its values at Chebyshev nodes."""
-    return 2.0 * active * _poles(size) * (0.5 * half_width) ** size
-
-
 class Curve:
     """log|L + r I| enclosed at every r, from its values at a few."""
 

@@ -102,6 +102,45 @@ def test_verdicts_and_exponents(imported, capsys):
     assert timing.exponent(n, 3.0 * n**1.7) == pytest.approx(1.7)
 
 
+def test_an_older_version_needs_the_history(imported, monkeypatch, tmp_path, capsys):
+    versions, timing = imported("versions"), imported("timing")
+    monkeypatch.setattr(versions, "RESULTS", tmp_path / "benchmarks" / "results")
+    with pytest.raises(timing.Missing, match="git has no mksknn of 2530024 here"):
+        versions.older()
+    monkeypatch.setattr("sys.argv", ["versions.py", "rankings", "--quick"])
+    timing.run("versions", "words", {"rankings": versions.rankings})
+    assert "SKIPPED: git has no mksknn of 2530024" in capsys.readouterr().out
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(timing.Missing, match="git is missing"):
+        versions.older()
+
+
+def test_an_older_version_is_compared_with_this_one(imported, monkeypatch, tmp_path, capsys):
+    versions, timing = imported("versions"), imported("timing")
+    package = tmp_path / "mksknn"
+    package.mkdir()
+    (package / "__init__.py").write_text("import time\ndef nap(s): time.sleep(10 * s)\n")
+    monkeypatch.setattr(versions, "older", lambda: type("Folder", (), {"name": tmp_path}))
+    seen = []
+
+    def timed(setup, call, repeats, **options):
+        seen.append(options["root"])
+        here = tmp_path if options["root"] else BENCHMARKS.parent
+        return {"seconds": 2.0 / len(seen), "file": str(here / "mksknn" / "__init__.py")}
+
+    monkeypatch.setattr(versions, "timed_apart", timed)
+    row = versions.compare("neighbors(X)", 30, 2, 1)
+    assert seen == [None, tmp_path] * versions.ROUNDS  # in turns
+    assert row["now"] == 2.0 / (len(seen) - 1) and row["before"] == 2.0 / len(seen)
+    assert row["ratio"] == row["now"] / row["before"] and row["goal"] == "<= 1.05"
+    monkeypatch.setattr(versions, "timed_apart", timing.timed_apart)
+    found = timing.timed_apart("more['file'] = mksknn.__file__", "mksknn.nap(0.001)", root=tmp_path)
+    assert found["seconds"] > 0.01 and found["file"] == str(package / "__init__.py")
+    monkeypatch.setattr(versions, "POINTS", "mksknn.__file__ = 'elsewhere/mksknn/__init__.py'")
+    with pytest.raises(RuntimeError, match="was imported, not"):
+        versions.compare("__name__.upper()", 30, 2, 1)
+
+
 # -------------------------------------------------------------------------------------------------
 # Quality
 

@@ -2,6 +2,7 @@
 
 import math
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from types import SimpleNamespace
 
 import naive
 import numpy as np
@@ -9,6 +10,10 @@ import pytest
 from posing import lower_laplacian, pairs_of, problem_of
 
 import mksknn
+from mksknn import _quadrature
+from mksknn._determinants import Determinants, Spectrum
+from mksknn._enclosures import enclose_opened
+from mksknn._problem import Profile
 from mksknn._quadrature import _find_end, slice_graph
 from mksknn._threads import limit_threads
 
@@ -146,8 +151,9 @@ def test_few_determinants_are_enough_for_a_sparse_graph(monkeypatch):
         scipy.sparse.linalg, "splu", lambda *a, **b: asked.append(1) or splu(*a, **b)
     )
     sparse = slice_graph(problem, 6)
-    # a long tail towards small r, all of it within proven bounds: 3 panels of 26 nodes
-    assert 3 <= len(asked) <= 95
+    # a long tail towards small r, all of it within proven bounds: 12 to find the peak and the
+    # window, 47 in two of Gauss's rules
+    assert 3 <= len(asked) <= 65
     dense = mksknn.posterior(X, y, ks=[6], backend="lapack")
     assert sparse.log_marginal == pytest.approx(dense.log_marginal[0], abs=1e-7)
     assert sparse.error <= 1e-8
@@ -175,8 +181,136 @@ def test_the_end_of_a_window_is_found_whatever_the_shape(power, scale, guess):
     assert _find_end(probe, 2.0, 2.0, guess)[0] == 2.0
 
 
-def test_polynomials_keep_their_promise():
-    """Whatever the width of the density, the error told covers the distance from a dense one."""
+class _Known(Determinants):
+    """A graph by its eigenvalues."""
+
+    def __init__(self, eigenvalues):
+        self.u = np.asarray(eigenvalues, float)
+        top, nulls = 1.2 * self.u.max(), int((self.u == 0.0).sum())
+        self.spectrum = Spectrum(len(self.u), nulls, float(top), float(self.u.mean()))
+
+    def logdet(self, ratio):
+        return float(np.log(self.u + ratio).sum())
+
+    def trace_inverse(self, ratio):
+        return float((1.0 / (self.u + ratio)).sum())
+
+
+SPECTRA = {
+    "lattice": np.append(0.0, np.linspace(0.05, 8.0, 299)),
+    "plane": np.append(np.zeros(3), np.linspace(0.0, 1.0, 801)[1:] ** 1.5 * 40.0),
+    "equal": np.append(0.0, np.full(60, 5.0)),
+    "far apart": np.concatenate(
+        [np.zeros(2), np.full(3, 1e-4), np.full(20, 1.0), np.full(5, 90.0)]
+    ),
+    "small": np.array([0.0, 1.0, 3.0]),
+}
+
+
+@pytest.fixture(params=[(name, m, q) for name in SPECTRA for m in (1, 3) for q in (0.02, 0.4)])
+def known(request):
+    """A density whose eigenvalues are known, as `_integrate_few` has it, and its exact log."""
+    name, m, rough = request.param
+    opened = _quadrature._Remembered(_Known(SPECTRA[name]))
+    u = SPECTRA[name]
+    profile = Profile(len(u), m, 1.0 * len(u) * m, 0.0, rough * u.mean() * len(u) * m)
+    targets = SimpleNamespace(n=len(u), m=m, norm=profile.norm, constant=0.0)
+    problem = SimpleNamespace(
+        profile=lambda k: profile, ratio_bounds=(1e-6, 1e6), sigmas=None, targets=targets,
+        roughness=np.array([profile.roughness]),
+    )  # fmt: skip
+    found = enclose_opened(problem, 1, opened, start=rough)
+    density = _quadrature._Density(problem, found)
+
+    def exact(t):
+        """Also beside the real line."""
+        r = np.exp(np.asarray(t)[..., None])
+        numerator = np.log((u + r) / (u + density.ratio)).sum(axis=-1)
+        denominator = np.log(profile.roughness + r[..., 0] * profile.norm)
+        fall = denominator - np.log(profile.roughness + density.ratio * profile.norm)
+        return 0.5 * m * numerator - density.half * fall
+
+    return density, opened, found, exact
+
+
+def test_a_roof_is_above_the_density(known):
+    density, opened, _, exact = known
+    opened.logdet(1e-6), opened.logdet(20.0 * density.ratio)
+    roof = _quadrature._Roof(density, opened.curve)
+    t = np.linspace(-20.0, 20.0, 401)
+    assert (roof.above(t) >= exact(t) - 1e-9).all()
+    inside = t[(t > math.log(1e-6)) & (t < density.peak + 2.9)]
+    assert (roof.below(inside) <= exact(inside) + 1e-9).all()
+    for lean in (0.0, 0.4, 1.5, 3.0):
+        for width in (0.05, 2.0):
+            highest = roof.beside(t, t + width, np.full(len(t), lean))
+            for part in (0.0, 0.5, 1.0):
+                for off in (0.3, 1.0):
+                    there = exact(t + part * width + 1j * off * lean).real
+                    assert (there <= highest + 1e-8).all()
+
+
+def test_rules_miss_no_more_than_they_say(known):
+    """For rules of any size, on intervals of any place and width; both integrals."""
+    density, opened, _, exact = known
+    opened.logdet(1e-6)
+    roof = _quadrature._Roof(density, opened.curve)
+    fine, weights = np.polynomial.legendre.leggauss(300)
+    rng = np.random.default_rng(0)
+    few = 0
+    for _ in range(20):
+        left = density.peak + rng.uniform(-8.0, 2.0)
+        right = left + rng.choice([0.3, 1.0, 3.0, 8.0])
+        for allowed in (1e-1, 1e-3, 1e-6, 1e-10):
+            rule = _quadrature._rule(roof, density.peak, left, right, np.full(2, allowed))
+            assert (rule.error <= allowed * (1.0 + 1e-9)).all()
+            if rule.size > 150:
+                continue
+            nodes, rough, _ = _quadrature._gauss(rule.size)
+            half, middle = 0.5 * (right - left), 0.5 * (left + right)
+            for at, power in enumerate((0.0, 1.0)):
+
+                def sums(x, w, power=power, half=half, middle=middle):
+                    t = middle + half * x
+                    return half * w @ np.exp(exact(t) + power * (density.peak - t))
+
+                want, got = sums(fine, weights), sums(nodes, rough)
+                assert abs(want - got) <= rule.error[at] + 1e-12 * want
+            few += rule.size < 20
+    assert few > 20
+
+
+def test_the_error_covers_what_is_missed(known):
+    density, opened, found, exact = known
+    got = _quadrature._integrate_few(density, opened, found)
+    edges = np.linspace(density.bottom, density.ceiling, 2001)
+    nodes, weights = np.polynomial.legendre.leggauss(8)
+    half = 0.5 * (edges[1] - edges[0])
+    t = 0.5 * (edges[1:] + edges[:-1])[:, None] + half * nodes
+    value = np.exp(exact(t)) * (half * weights)
+    assert got.error < 1e-9
+    assert math.exp(got.log) == pytest.approx(value.sum(), rel=2e-9)
+    inverse = (value * np.exp(density.peak - t)).sum() / value.sum()
+    assert got.share @ np.exp(density.peak - got.t) == pytest.approx(inverse, rel=5e-9)
+    below = np.interp(got.places, edges[1:], np.cumsum(value.sum(axis=1)) / value.sum())
+    np.testing.assert_allclose(got.below, below, atol=1e-3)
+    assert (np.diff(got.places) > 0).all() and (np.diff(got.t) > 0).all()
+
+
+def test_a_graph_whose_values_cannot_be_has_no_bounded_error(known):
+    density, opened, found, _ = known
+    right, calls = opened._opened.logdet, []
+
+    def wrong(ratio):
+        calls.append(ratio)
+        return right(ratio) + (0.01 if len(calls) % 2 else -0.01)
+
+    opened._opened.logdet = wrong
+    assert _quadrature._integrate_few(density, opened, found).error == math.inf
+
+
+def test_the_error_told_covers_the_distance_from_a_dense_answer():
+    """Whatever the width of the density."""
     pytest.importorskip("sksparse")
     for n, kind in ((60, "classes"), (60, "values"), (25, "three")):
         X, y = make(n, 9, kind)

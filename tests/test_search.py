@@ -20,7 +20,6 @@ from mksknn._search import (
     PeakSearch,
     _largest_bend,
     _poles,
-    chebyshev_error,
 )
 
 PATIENCE = 60  # values after which a search counts as stuck; the worst one seen took 23
@@ -165,31 +164,6 @@ def test_polynomials_are_as_close_as_they_say(seed, n, spread, count, width):
     exact = logdet - n * np.log(ratios + known.top)
     height, error = curve.enclose(v, float(v[0]))
     assert (np.abs(height - exact) <= error + curve.noise).all()
-
-
-@pytest.mark.uncompiled
-@pytest.mark.parametrize("size", [2, 3, 5, 9, 16])
-@pytest.mark.parametrize("width", [0.5, 2.0, 8.0])
-def test_polynomials_through_chebyshev_nodes(size, width):
-    """The remainder that is known before any value is."""
-    rng = np.random.default_rng(size)
-    spectrum = graph_spectrum(rng, 60, zeros=3)
-    known = known_of(spectrum)
-    curve = Curve(known)
-    last = curve.place(5.0)
-
-    def height(v):
-        ratios = known.top / np.expm1(-v)
-        logdet = np.log(spectrum + ratios[:, None]).sum(axis=1)
-        return logdet - known.n * np.log(ratios + known.top)
-
-    half = 0.5 * width
-    nodes = last - half + half * np.cos((np.arange(size) + 0.5) * math.pi / size)
-    inside = np.linspace(last - width, last, 301)
-    model = np.polynomial.chebyshev.chebfit((nodes - last + half) / half, height(nodes), size - 1)
-    found = np.polynomial.chebyshev.chebval((inside - last + half) / half, model)
-    error = chebyshev_error(known.n - known.nulls, half, size)
-    assert np.abs(found - height(inside)).max() <= error + 1e-10
 
 
 @pytest.mark.uncompiled

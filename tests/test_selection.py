@@ -234,6 +234,20 @@ def test_little_is_computed(graph, counted):
     assert len(found.evaluated) <= counted["cholesky"] + counted["tridiagonalize"] <= 60
 
 
+def test_small_sets_take_few_reductions(counted):
+    """An anchor at the best k first, then more of them as long as they rule any k out."""
+    answers = []
+    for d in (2, 4, 10):
+        rng = np.random.default_rng(0)
+        X = rng.normal(size=(200, d))
+        y = (np.sin(2.0 * X[:, 0]) + X[:, 1] > 0) ^ (rng.random(200) < 0.1)
+        answers += [(X, y, graph, mksknn.select_k(X, y, graph=graph)) for graph in GRAPHS]
+    assert counted["tridiagonalize"] <= 25 and counted["cholesky"] <= 4  # 29 and 2 from a rival
+    for X, y, graph, found in answers:
+        assert found.certified
+        assert found.k == mksknn.evidence_curve(X, y, graph=graph).best_k
+
+
 # ---------------------------------------------------------------- other criteria, results
 
 
