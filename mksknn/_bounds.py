@@ -180,6 +180,7 @@ class Trials:
         self._cells[top + 1 :] = self._cells[top:-1].copy()
         self._cells[top] = highest
         self._errors = np.zeros(len(self.ratios))  # of the stand-in in each cell, at least
+        self._off = 0.0  # how far the value last taken in was from what was foretold
 
     @property
     def bound(self) -> float:
@@ -188,7 +189,7 @@ class Trials:
 
     def next(self, floor: float) -> float | None:
         """The ratio to try next, if one or two more values promise a bound below the floor."""
-        foretold = self._foretold.logdets(self.ratios)
+        foretold = self._foretold.logdets(self.ratios) + self._off
         errors = np.array([self._errors_by(at, one) for at, one in enumerate(foretold.tolist())])
         errors = np.maximum(errors, self._errors)
         one = self._bounds(errors)
@@ -203,6 +204,7 @@ class Trials:
         """Take in the value at a ratio that was next."""
         at = int(np.searchsorted(self.ratios, ratio))
         self._errors = np.maximum(self._errors, self._errors_by(at, logdet))
+        self._off = logdet - float(self._foretold.logdets(self.ratios[[at]])[0])
 
     def _errors_by(self, at: int, logdet: float) -> np.ndarray:
         """The least error in each cell, if this is log|L_k + r I| at one of the ratios."""

@@ -17,7 +17,7 @@ from mksknn._bounds import (
     tail_bounds,
 )
 from mksknn._cholmod import cholmod
-from mksknn._enclosures import enclose, enclose_chunk
+from mksknn._enclosures import enclose, enclose_chunk, enclose_opened
 from mksknn._spectra import Foretold, Triangles, local_stand_in
 from mksknn._tails import bound_tail
 
@@ -254,6 +254,33 @@ def test_enclosures_hold_the_evidence(kind, graph, backend):
             assert whole.settled
             assert whole.lower == pytest.approx(best[at], rel=1e-9)
             assert whole.upper - whole.lower <= 1e-6
+
+
+class Asked:
+    """An open graph that remembers the ratios it was asked for."""
+
+    def __init__(self, opened):
+        self._opened, self.ratios = opened, []
+
+    def __getattr__(self, name):
+        return getattr(self._opened, name)
+
+    def logdet(self, ratio):
+        self.ratios.append(ratio)
+        return self._opened.logdet(ratio)
+
+
+@pytest.mark.parametrize("kind", ["binary", "regression"])
+def test_no_determinant_is_computed_twice(kind):
+    """Also where a trial does not rule out a k of which that was foretold."""
+    for seed in (0, 2, 5):
+        X, y, _ = random_set(seed, kind, n=150)
+        problem = problem_of(X, y, backend="superlu", k_max=20)
+        best = max(one.lower for one in enclose_chunk(problem, problem.ks))
+        for k in range(9, 21):
+            opened = Asked(opened_graph(problem.pairs, k, "superlu"))
+            found = enclose_opened(problem, k, opened, best)
+            assert len(set(opened.ratios)) == len(opened.ratios) == found.factorizations
 
 
 @pytest.mark.uncompiled
