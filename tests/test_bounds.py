@@ -256,6 +256,45 @@ def test_enclosures_hold_the_evidence(kind, graph, backend):
             assert whole.upper - whole.lower <= 1e-6
 
 
+@pytest.mark.uncompiled
+@pytest.mark.parametrize("backend", ["lapack", "superlu"])
+def test_an_enclosure_adds_the_slack_of_rounding(backend):
+    """All edges join equal labels: the peak is at an end, and one determinant is all there is."""
+    X = np.random.default_rng(3).normal(size=(14, 2))
+    X[7:] += 50.0
+    for limits in LIMITS:
+        problem = problem_of(X, np.repeat([0, 1], 7), backend=backend, **limits)
+        one = enclose(problem, 3)
+        assert one.settled and one.factorizations == 1
+        assert 0.9 <= (one.upper - one.lower) / slack(problem) <= 3.0
+
+
+@pytest.mark.uncompiled
+def test_no_more_than_a_floor_asks_for():
+    """A bound at the floor is enough, one above it is not, not even by rounding."""
+    X, y, _ = random_set(0, "regression", n=30)
+    problem = problem_of(X, y, backend="superlu", k_max=8)
+    at_floor = searched = 0
+    for k in problem.ks.tolist():
+        opened, best = opened_graph(problem.pairs, k, "superlu"), enclose(problem, k).lower
+        for above in (30.0, 3.0, 0.3, 0.03, 0.003):
+            trials = Trials(problem, k)
+            ratio = trials.next(best + above)
+            if ratio is not None:
+                trials.add(ratio, opened.logdet(ratio))
+                if Trials(problem, k).next(trials.bound) == ratio:
+                    found = enclose(problem, k, trials.bound)
+                    assert found.factorizations == 1 and found.upper == trials.bound
+                    at_floor += 1
+            else:
+                found = enclose(problem, k, best + above)
+                floor = found.upper - 0.5 * slack(problem)
+                again = enclose(problem, k, floor)
+                assert again.settled or again.upper <= floor
+                searched += not found.settled
+    assert at_floor and searched
+
+
 class Asked:
     """An open graph that remembers the ratios it was asked for."""
 
