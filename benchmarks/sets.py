@@ -70,9 +70,7 @@ def load(name: str, most: int = MOST) -> tuple[np.ndarray, np.ndarray]:
     return few(X, np.log(y), most)  # prices span three decades
 
 
-def border(
-    n: int, d: int, waves: float = 2.0, wrong: float = 0.1
-) -> tuple[np.ndarray, np.ndarray]:
+def border(n: int, d: int, waves: float = 2.0, wrong: float = 0.1) -> tuple[np.ndarray, np.ndarray]:
     """Normal points, two classes whose border is a curve, one label in ten wrong."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(n, d))

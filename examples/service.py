@@ -10,6 +10,7 @@ server that knows about users, encryption and overload in front of it before oth
 import argparse
 import json
 import math
+import signal
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import mksknn
@@ -101,6 +102,8 @@ def main():
     parser.add_argument("--port", type=int, default=8000, help="0 takes any that is free")
     options = parser.parse_args()
 
+    # what a service manager sends; a shell's background job never gets to see Ctrl-C
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     predictor = mksknn.load_predictor(options.model)
     with Server(("127.0.0.1", options.port), predictor) as server:
         print(f"{predictor} at http://127.0.0.1:{server.server_port}", flush=True)

@@ -18,7 +18,7 @@ from mksknn._bounds import (
     tail_bounds,
 )
 from mksknn._cholmod import cholmod
-from mksknn._enclosures import enclose, enclose_chunk
+from mksknn._enclosures import enclose, enclose_chunk, enclose_opened
 from mksknn._graphs import degrees
 from mksknn._spectra import Foretold, StandIn, Triangles, diagonal_stand_in, local_stand_in
 from mksknn._tails import bound_tail
@@ -127,6 +127,71 @@ def test_a_determinant_lowers_the_bound_of_a_few_points():
         before, ratio = trials.bound, trials.ratios[0]
         trials.add(ratio, opened.logdet(ratio))
         assert best[k - 1] - slack(problem) <= trials.bound < before - 1e-3
+
+
+@pytest.mark.uncompiled
+@pytest.mark.parametrize("kind", ["regression", "three outputs"])
+def test_a_difference_within_rounding_lowers_no_bound(kind):
+    """Of a stand-in and a determinant: one that is larger does, by m/2 of what is sure of it."""
+    X, y, _ = random_set(8, kind, n=12)
+    problem = problem_of(X, 1e3 * y, ratio_bounds=(1e-9, 1e9))
+    for k in (1, 3, 8):
+        stand_in, ratio = Foretold(problem.pairs, k).stand_in, problem.ratio_bounds[1]
+        logdet = stand_in.logdet(ratio)
+        rounding = 1e-14 * (12 + abs(logdet))
+        bounds = []
+        for below in (0.0, 0.5, 0.9, 200.0):
+            trials = Trials(problem, k)
+            trials.add(ratio, logdet - below * rounding)
+            bounds.append(trials.bound)
+        assert bounds[0] == bounds[1] == bounds[2] == Trials(problem, k).bound
+        lowered = 0.5 * problem.targets.m * 199.0 * rounding
+        assert bounds[0] - bounds[3] == pytest.approx(lowered, rel=0.05)
+
+
+@pytest.mark.uncompiled
+def test_a_trial_adds_its_slack_wherever_it_is_highest():
+    """Twins again, whose stand-in is exact: so the bound is known for any value made up for it."""
+    X = np.repeat(10.0 * np.arange(4.0)[:, None], 2, axis=0) + [[0.0], [1.0]] * 4
+    y = X[:, 0] + np.array([0.0, 3.0, 1.0, 0.5, 7.0, 2.0, 0.0, 4.0])
+    problem = problem_of(X, y, graph="mutual", k_max=2)
+    Y, m, constant = naive.targets(y, "auto")
+    W, ratios = naive.weights(X, 1, "mutual"), Trials(problem, 1).ratios
+    best, sigma0, sigma2, _ = naive.exact_optimum(W, Y, m, constant)
+    values = np.array([naive.profile(W, Y, m, constant, one) for one in ratios])
+    # the highest value up to each ratio from the one before: there, at the peak, or here
+    before = np.append(-np.inf, values[:-1])
+    peak = np.searchsorted(ratios, sigma2 / sigma0)
+    cells = np.where(np.arange(len(ratios)) == peak, best, np.maximum(before, values))
+    logdet = np.log(naive.spectrum(W) + ratios[0]).sum()
+    for too_high in (0.1, 1.0, 10.0):
+        trials = Trials(problem, 1)
+        trials.add(ratios[0], logdet - too_high)
+        expected = cells - 0.5 * m * too_high * (ratios[0] / ratios) ** 4
+        assert np.argmax(expected) > peak
+        assert 0.5 <= (trials.bound - expected.max()) / slack(problem) <= 1.5
+
+
+@pytest.mark.uncompiled
+def test_trials_end_as_foretold_or_elsewhere():
+    """Two values, where they are as foretold, bring the bound down; others are not asked again."""
+    X, y, _ = random_set(11, "regression", n=30)
+    problem, turns = problem_of(X, y), set()
+    for k in (1, 2, 4):
+        foretold = Foretold(problem.pairs, k)
+        for floor in Trials(problem, k).bound - np.linspace(0.05, 8.0, 40):
+            trials, taken = Trials(problem, k), []
+            while (ratio := trials.next(floor)) is not None and trials.bound > floor:
+                assert ratio not in taken
+                taken.append(ratio)
+                trials.add(ratio, foretold.logdets(np.array([ratio]))[0])
+            assert not taken or trials.bound <= floor
+            turns.add(len(taken))
+            if taken:
+                trials = Trials(problem, k)
+                trials.add(taken[0], foretold.stand_in.logdet(taken[0]))
+                assert trials.next(floor) != taken[0]
+    assert turns == {0, 1, 2}
 
 
 def test_one_determinant_rules_out_a_k_in_many_dimensions():
@@ -289,6 +354,72 @@ def test_enclosures_hold_the_evidence(kind, graph, backend):
             assert whole.settled
             assert whole.lower == pytest.approx(best[at], rel=1e-9)
             assert whole.upper - whole.lower <= 1e-6
+
+
+@pytest.mark.uncompiled
+@pytest.mark.parametrize("backend", ["lapack", "superlu"])
+def test_an_enclosure_adds_the_slack_of_rounding(backend):
+    """All edges join equal labels: the peak is at an end, and one determinant is all there is."""
+    X = np.random.default_rng(3).normal(size=(14, 2))
+    X[7:] += 50.0
+    for limits in LIMITS:
+        problem = problem_of(X, np.repeat([0, 1], 7), backend=backend, **limits)
+        one = enclose(problem, 3)
+        assert one.settled and one.factorizations == 1
+        assert 0.9 <= (one.upper - one.lower) / slack(problem) <= 3.0
+
+
+@pytest.mark.uncompiled
+def test_no_more_than_a_floor_asks_for():
+    """A bound at the floor is enough, one above it is not, not even by rounding."""
+    X, y, _ = random_set(0, "regression", n=30)
+    problem = problem_of(X, y, backend="superlu", k_max=8)
+    at_floor = searched = 0
+    for k in problem.ks.tolist():
+        opened, best = opened_graph(problem.pairs, k, "superlu"), enclose(problem, k).lower
+        for above in (30.0, 3.0, 0.3, 0.03, 0.003):
+            trials = Trials(problem, k)
+            ratio = trials.next(best + above)
+            if ratio is not None:
+                trials.add(ratio, opened.logdet(ratio))
+                if Trials(problem, k).next(trials.bound) == ratio:
+                    found = enclose(problem, k, trials.bound)
+                    assert found.factorizations == 1 and found.upper == trials.bound
+                    at_floor += 1
+            else:
+                found = enclose(problem, k, best + above)
+                floor = found.upper - 0.5 * slack(problem)
+                again = enclose(problem, k, floor)
+                assert again.settled or again.upper <= floor
+                searched += not found.settled
+    assert at_floor and searched
+
+
+class Asked:
+    """An open graph that remembers the ratios it was asked for."""
+
+    def __init__(self, opened):
+        self._opened, self.ratios = opened, []
+
+    def __getattr__(self, name):
+        return getattr(self._opened, name)
+
+    def logdet(self, ratio):
+        self.ratios.append(ratio)
+        return self._opened.logdet(ratio)
+
+
+@pytest.mark.parametrize("kind", ["binary", "regression"])
+def test_no_determinant_is_computed_twice(kind):
+    """Also where a trial does not rule out a k of which that was foretold."""
+    for seed in (0, 2, 5):
+        X, y, _ = random_set(seed, kind, n=150)
+        problem = problem_of(X, y, backend="superlu", k_max=20)
+        best = max(one.lower for one in enclose_chunk(problem, problem.ks))
+        for k in range(9, 21):
+            opened = Asked(opened_graph(problem.pairs, k, "superlu"))
+            found = enclose_opened(problem, k, opened, best)
+            assert len(set(opened.ratios)) == len(opened.ratios) == found.factorizations
 
 
 @pytest.mark.uncompiled

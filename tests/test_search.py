@@ -15,6 +15,7 @@ from mksknn import datasets
 from mksknn._bounds import guess_ratio
 from mksknn._determinants import Spectrum
 from mksknn._search import (
+    _GAP,
     _STEEPEST,
     Curve,
     PeakSearch,
@@ -348,7 +349,31 @@ def test_peak_below_and_above_the_bounds(start):
     assert above == peak * 1.01 and calls <= 14
 
 
+@pytest.mark.uncompiled
+@pytest.mark.parametrize("n", [20, 200])
+def test_settled_is_what_is_promised(n):
+    """So much for each point, and some rounding."""
+    spectrum = graph_spectrum(np.random.default_rng(8), n)
+    search = search_for(spectrum, 1.0, 1.0, 1e-6, 1e6, 1.0)[0].run()
+    promised = 1.5 * (_GAP * n + 8.0 * search.curve.noise)
+    assert search.curve.noise > 1e-4 * promised
+    for gap, settled in ((0.999 * promised, True), (1.001 * promised, False)):
+        search.lower, search.upper = 0.0, gap
+        assert search.settled is settled
+
+
 # ---------------------------------------------------------------- how many values
+
+
+@pytest.mark.uncompiled
+@pytest.mark.parametrize("start", [0.9, 1.0])
+def test_a_start_near_the_upper_end(start):
+    """The profile falls towards it: no value is spent at the end itself."""
+    spectrum = graph_spectrum(np.random.default_rng(9), 50)
+    search, logdet = search_for(spectrum, 1.0, 1.0, 1e-6, 2.0, 2.0 * start)
+    search.run()
+    assert search.settled and search.ratio < 1.0
+    assert logdet.ratios[0] == 2.0 * start and max(logdet.ratios[1:]) < 2.0 * start
 
 
 @pytest.mark.parametrize("n", [30, 300, 3000])

@@ -1,5 +1,8 @@
 """Bounds on q_k and the pairs of every k up to n - 1: on the safe side, and close."""
 
+from fractions import Fraction
+from itertools import combinations
+
 import naive
 import numpy as np
 import pytest
@@ -120,6 +123,38 @@ def test_few_points(graph):
             targets, Y = targets_of(n, kind)
             q, count = truth(X[:n], "euclidean", graph, Y)
             assert_safe(bound_tail(X[:n], "euclidean", graph, targets, 1), 1, q, count)
+
+
+@pytest.mark.uncompiled
+@pytest.mark.parametrize("graph", GRAPHS)
+@pytest.mark.parametrize("kind", ["values", "outputs"])
+def test_rounding_is_on_the_safe_side(kind, graph):
+    """At k = n - 1 nobody is left out: below the exact sum, by all roundings there may be.
+
+    Those of a regular simplex, all of whose distances share a bin, and of points that need many.
+    """
+    n, eps = 12, np.finfo(float).eps
+    targets, Y = targets_of(n, kind)
+    steps = [Fraction(a) - Fraction(b) for c in Y.T.tolist() for a, b in combinations(c, 2)]
+    exact = float(sum(step * step for step in steps)) * (2 if graph == "symmetric" else 1)
+    few = 2 * n + 1 + targets.m + 8
+    for X, least, most in (
+        (np.eye(n), few - 2, few + 2),
+        (np.random.default_rng(2).normal(size=(n, 2)), few + 10, 600),
+    ):
+        bound = bound_tail(X, "euclidean", graph, targets, 3).roughness[-1]
+        assert least <= (exact - bound) / (eps * exact) <= most
+
+
+@pytest.mark.uncompiled
+@pytest.mark.parametrize("graph", GRAPHS)
+def test_no_roughness_is_none(graph):
+    """Clusters of equal values: exactly 0 as long as no edge leaves them."""
+    X = np.random.default_rng(2).normal(size=(20, 2))
+    X[10:] += 100.0
+    targets = encode(np.repeat([0.1, 0.7], 10), 20, "regression", "auto", True)
+    tail = bound_tail(X, "euclidean", graph, targets, 2)
+    assert (tail.roughness[tail.ks < 10] == 0.0).all() and (tail.ks < 10).any()
 
 
 @pytest.mark.parametrize("graph", GRAPHS)
