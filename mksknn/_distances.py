@@ -72,28 +72,13 @@ def _fill_distances(columns, new, lengths, new_lengths, code, out):
 def fill_tile(columns, x, left, lengths, length, code, row):
     """Distances of a query to the points from `left` on, as many as `row` has room for.
 
-    Of given distances (a negative code), `x` is the query's row; its sign goes, for -0.0 would sort
-    after everything.
+    The inner loop runs along a column, so it vectorises. Of given distances (a negative code), `x`
+    is the query's row; its sign goes, for -0.0 would sort after everything.
     """
     if code < 0:
         for j in range(row.shape[0]):
             row[j] = abs(x[left + j])
         return
-    sum_columns(columns, x, left, code, row)
-    if code == 0:
-        for j in range(row.shape[0]):
-            row[j] = np.sqrt(row[j])
-    elif code == 3:
-        for j in range(row.shape[0]):
-            row[j] = max(0.0, 1.0 - row[j] / (length * lengths[left + j]))
-
-
-@kernel
-def sum_columns(columns, x, left, code, row):
-    """The same before roots and lengths: sums of squares (Euclidean) or of products (cosine).
-
-    The inner loop runs along a column, so it vectorises.
-    """
     row[:] = 0.0
     for c in range(columns.shape[0]):
         value = x[c]
@@ -111,3 +96,9 @@ def sum_columns(columns, x, left, code, row):
         else:
             for j in range(row.shape[0]):
                 row[j] += value * column[j]
+    if code == 0:
+        for j in range(row.shape[0]):
+            row[j] = np.sqrt(row[j])
+    elif code == 3:
+        for j in range(row.shape[0]):
+            row[j] = max(0.0, 1.0 - row[j] / (length * lengths[left + j]))
