@@ -25,9 +25,9 @@ class Space:
         self.columns = points if self.precomputed else np.ascontiguousarray(points.T)
         self.lengths = row_lengths(points) if metric == "cosine" else np.empty(0)
 
-    def distances(self, new: np.ndarray) -> np.ndarray:
-        """Distances of a block of queries to all training points."""
-        out = np.empty((len(new), self.columns.shape[1]))
+    def distances(self, new: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
+        """Distances of a block of queries to all training points, into `out` if that is given."""
+        out = np.empty((len(new), self.columns.shape[1])) if out is None else out
         lengths = row_lengths(new) if self.metric == "cosine" else self.lengths
         _fill_distances(self.columns, new, self.lengths, lengths, self.code, out)
         return out

@@ -10,6 +10,7 @@ Every route takes its distances from `_distances`, so all routes return the same
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from threading import local
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -244,12 +245,19 @@ SORT_BLOCK = 2**17  # entries per block of rows: 1 MB of distances and 1 MB of k
 def _sort_rows(space: Space, indices: np.ndarray, distances: np.ndarray) -> None:
     """Rank whole rows, and keep as many neighbours as `indices` has columns."""
     n = len(indices)
+    rows = max(1, SORT_BLOCK // n)
+    # Each thread writes into the same pages again and again. At 5,000 points, new ones for every
+    # block were 29,000 page faults instead of 1,200, and 1.3 times the processor time.
+    own = local()
 
     def work(start: int, stop: int) -> None:
-        block = space.distances(space.points[start:stop])
-        rank_rows(block, start, indices[start:stop], distances[start:stop])
+        if not hasattr(own, "block"):
+            own.block, own.keys = np.empty((rows, n)), np.empty((rows, n), np.uint64)
+        block, keys = own.block[: stop - start], own.keys[: stop - start]
+        space.distances(space.points[start:stop], block)
+        rank_rows(block, start, indices[start:stop], distances[start:stop], keys)
 
-    run_blocks(work, n, max(1, SORT_BLOCK // n))
+    run_blocks(work, n, rows)
 
 
 # ---------------------------------------------------------------------------------------------

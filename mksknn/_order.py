@@ -86,11 +86,17 @@ def sort_stretch(distances, indices, begin, end):
 # Whole rows: NumPy's vectorised integer sort on keys that hold distance and index
 
 
-def rank_rows(block: np.ndarray, first: int, indices: np.ndarray, distances: np.ndarray) -> None:
+def rank_rows(
+    block: np.ndarray,
+    first: int,
+    indices: np.ndarray,
+    distances: np.ndarray,
+    keys: np.ndarray | None = None,
+) -> None:
     """The nearest of each row of a block of distances, as many as `indices` has columns.
 
     Row r is that of training point ``first + r``, which is no neighbour of its own, or of a query
-    if `first` is negative.
+    if `first` is negative. `keys` is room for as many integers as there are distances.
 
     Keys hold the distance (its highest bits) above and the index below: the bits of a non-negative
     double order as the double does. Those that the index displaces are the last of the mantissa. A
@@ -100,7 +106,7 @@ def rank_rows(block: np.ndarray, first: int, indices: np.ndarray, distances: np.
     n_rows, n = block.shape
     bits = (n - 1).bit_length()
     low = (1 << bits) - 1
-    keys = block.view(np.uint64) & np.uint64(2**64 - 1 - low)
+    keys = np.bitwise_and(block.view(np.uint64), np.uint64(2**64 - 1 - low), out=keys)
     keys |= np.arange(n, dtype=np.uint64)
     if first >= 0:  # the point itself goes last
         keys[np.arange(n_rows), first + np.arange(n_rows)] = 2**64 - 1

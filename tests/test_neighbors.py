@@ -13,6 +13,7 @@ from hypothesis.extra.numpy import arrays
 
 import mksknn
 from mksknn import _neighbors
+from mksknn._distances import Space
 from mksknn._metrics import Metric
 from mksknn._neighbors import rank
 from mksknn._threads import limit_threads
@@ -488,3 +489,19 @@ def test_given_distances_are_not_copied():
     n = 1500
     D = np.random.default_rng(14).random((n, n))
     assert peak(D + D.T, 5, "precomputed") < D.nbytes / 3
+
+
+def test_a_thread_uses_its_blocks_again(monkeypatch):
+    """Not new pages for every block, which the system has to clear first."""
+    used, distances = [], Space.distances
+    monkeypatch.setattr(
+        Space,
+        "distances",
+        lambda self, new, out=None: used.append(out.ctypes.data) or distances(self, new, out),
+    )
+    X = np.random.default_rng(0).normal(size=(1200, 2))
+    with limit_threads(1):
+        found = mksknn.neighbors(X)
+    assert len(used) > 10 and len(set(used)) == 1
+    nearest = naive.cross_distances(X[-3:], X).argsort(axis=1, kind="stable")[:, 1:]
+    np.testing.assert_array_equal(found.indices[-3:], nearest)
