@@ -205,7 +205,7 @@ class Trials:
         return float(self._bounds(self._errors))
 
     def next(self, floor: float) -> float | None:
-        """The ratio to try next, if a few more values promise a bound below the floor."""
+        """The ratio to try next, if up to three more values promise a bound below the floor."""
         told = (self._logdets_told + self._off).tolist()
         errors = np.array([self._errors_by(at, one) for at, one in enumerate(told)])
         errors = np.maximum(errors, self._errors)
@@ -213,11 +213,9 @@ class Trials:
         if one.min() <= floor:
             return float(self.ratios[np.argmin(one)])
         two = self._bounds(np.maximum(errors[:, None], errors[None, :]))
-        if two.min() <= floor:
-            return float(self.ratios[np.argmin(two.min(axis=0))])
-        if self._bounds(errors.max(axis=0)) <= floor:  # by values at all of the ratios
-            return float(self.ratios[np.argmin(two.min(axis=0))])
-        return None
+        first, second = np.unravel_index(np.argmin(two), two.shape)
+        three = self._bounds(np.maximum(np.maximum(errors[first], errors[second]), errors))
+        return float(self.ratios[second]) if min(two.min(), three.min()) <= floor else None
 
     def add(self, ratio: float, logdet: float) -> None:
         """Take in the value at a ratio that was next."""

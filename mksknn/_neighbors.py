@@ -122,7 +122,8 @@ def as_neighbors(indices: ArrayLike, distances: ArrayLike | None = None) -> Neig
     Returns
     -------
     Neighbors
-        With ``metric=None``.
+        With ``metric=None``: a model made from them does not know the metric either, and `predict`
+        and `prepare` take theirs, Euclidean unless told.
 
     See Also
     --------

@@ -250,7 +250,7 @@ def prepare(
     given = {"k": k, "graph": graph, "sigma0": sigma0, "sigma2": sigma2, "metric": metric}
     if model is not None:
         _check_agreement(model, given, center)
-        graph, metric, center = model.graph, model.metric, model.center
+        graph, metric, center = model.graph, model.metric or metric, model.center
     graph = one_of("symmetric" if graph is None else graph, GRAPHS, "graph")
     metric = check_metric("euclidean" if metric is None else metric)
     name = "euclidean" if isinstance(metric, Metric) else metric
@@ -294,6 +294,8 @@ def _check_agreement(model: object, given: Mapping[str, object], center: bool) -
                     f"{given[name]!r}"
                 )
         given = {name: given[name] for name in ("graph", "metric")}
+    if model.metric is None:  # of lists found elsewhere: only the caller knows by which
+        given = {name: value for name, value in given.items() if name != "metric"}
     for name, value in given.items():
         if value is not None and not _same(value, getattr(model, name)):
             raise ValueError(

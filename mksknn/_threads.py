@@ -517,11 +517,11 @@ def _collect(
     call: tuple,
     chunks: Sequence,
     bar: Progress,
-    check: Callable[[], None] = lambda: None,
+    check: Callable[[], None] | None = None,
 ) -> list:
     """Submit every chunk and gather the results in order; cancel the rest if one fails.
 
-    `check` is called now and then while there is nothing to gather.
+    `check`, if given, is called now and then while there is nothing to gather.
     """
     futures: list[Any] = []
     finished: queue.SimpleQueue = queue.SimpleQueue()
@@ -530,19 +530,35 @@ def _collect(
             futures.append(_submit(submit, *call, chunk))
             futures[-1].add_done_callback(finished.put)
         for _ in futures:
-            _next(finished, check).result()  # what failed is raised now, not in its turn
+            _result(_next(finished, check), check)  # what failed is raised now, not in its turn
             bar.update()
-        return [future.result() for future in reversed(futures)]
+        return [_result(future, check) for future in reversed(futures)]
     except BaseException:
         for future in futures:
             future.cancel()
         raise
 
 
-def _next(finished: queue.SimpleQueue, check: Callable[[], None]) -> Any:
+def _next(finished: queue.SimpleQueue, check: Callable[[], None] | None) -> Any:
     while True:
         with contextlib.suppress(queue.Empty):
             return finished.get(timeout=_LOOK)
+        if check is not None:
+            check()
+
+
+def _result(future: Any, check: Callable[[], None] | None) -> Any:
+    """The result of a future that was done: it may be lost with its worker, and computed again."""
+    if check is None:
+        return future.result()
+    import asyncio  # Dask has done so
+
+    while True:
+        try:
+            return future.result(timeout=_LOOK)
+        except (TimeoutError, asyncio.TimeoutError):  # not the same before Python 3.11
+            if future.status == "error":  # of the task itself
+                raise
         check()
 
 

@@ -189,3 +189,22 @@ def test_lists_are_copied_and_need_no_distances():
     bare = mksknn.as_neighbors(GOOD)
     np.testing.assert_array_equal(bare.indices, found.indices)
     np.testing.assert_array_equal(bare.distances, [[1.0, 2.0]] * 4)
+
+
+def test_a_model_of_lists_found_elsewhere_is_told_its_metric():
+    """The lists say nothing of it: what `predict` is told counts, Euclidean by default."""
+    rng = np.random.default_rng(3)
+    X, new = rng.normal(size=(60, 4)), rng.normal(size=(20, 4))
+    y = (X[:, 0] + X[:, 1] > 0).astype(int)
+    ranked = mksknn.neighbors(X, metric="manhattan")
+    lists = mksknn.as_neighbors(ranked.indices, ranked.distances)
+    for choose in (mksknn.select_k, mksknn.posterior):
+        known, unknown = choose(X, y, metric="manhattan"), choose(lists, y)
+        expected = mksknn.predict(X, y, new, known)
+        found = mksknn.predict(X, y, new, unknown, metric="manhattan")
+        np.testing.assert_array_equal(found.probability, expected.probability)
+        plain = mksknn.predict(X, y, new, unknown)
+        told = mksknn.predict(X, y, new, unknown, metric="euclidean")
+        np.testing.assert_array_equal(plain.probability, told.probability)
+        with pytest.raises(ValueError, match="metric must be left out or equal the model's"):
+            mksknn.predict(X, y, new, known, metric="cosine")

@@ -208,6 +208,33 @@ def test_a_cluster_without_workers_ends_in_an_error(cluster, monkeypatch):
             mksknn.evidence_curve(X, Y, executor=client)
 
 
+class Lost:
+    """A future as Dask's whose result is lost with its worker, some times."""
+
+    def __init__(self, times, status="finished"):
+        self.left, self.status = times, status
+
+    def result(self, timeout):
+        self.left -= 1
+        if self.left >= 0:
+            raise TimeoutError("lost")
+        return "found"
+
+
+def test_a_result_that_is_lost_is_waited_for_as_long_as_there_are_workers():
+    looks = []
+    assert _threads._result(Lost(3), lambda: looks.append(1)) == "found"
+    assert len(looks) == 3
+
+    def alone():
+        raise TimeoutError("executor: no worker")
+
+    with pytest.raises(TimeoutError, match="executor: no worker"):
+        _threads._result(Lost(3), alone)
+    with pytest.raises(TimeoutError, match="lost"):  # the task's own
+        _threads._result(Lost(1, "error"), alone)
+
+
 # ---------------------------------------------------------------- interrupts
 
 # A signal while a call is under way. What it may still do is count: factorizations begun after
