@@ -80,8 +80,9 @@ MINUTES ?= 10
 soak: $(VENV)/.ready-test
 	$(TEST_ENV) $(PY) tools/soak.py $(MINUTES) $(SEED)
 
+JOBS ?= 2
 mutants: $(VENV)/.ready-test
-	$(TEST_ENV) $(PY) tools/mutants.py --only "$(ONLY)" $(QUICK)
+	$(TEST_ENV) $(PY) tools/mutants.py --jobs $(JOBS) --only "$(ONLY)" $(QUICK)
 
 # Python 3.10 or 3.11, which the lowest Numba takes: make floors PYTHON=python3.10
 floors:

@@ -83,6 +83,7 @@ EQUIVALENT = {
     "_enclosures.enclose_opened: off by one: floor > -math.inf": "no bound is as low as that",
     "_race.favourite: off by one: step > 1": "a step of none looks at no other",
     "_race._bound_tail: off by one: self.upper > 0": "asked of infinite ones only",
+    "_spectra._place: sign turned: self._scale * nodes - 1.0": "the same cubics in another basis",
     "_dense._climb: sign turned: left + right": "a first value, which the loop replaces",
 }
 
@@ -240,8 +241,8 @@ def _fails_anyway(folder: Path, test: str, how: str) -> bool:
 
 
 # Seconds after which tests that have not ended are taken to have failed. Without mutants the small
-# ones of a module take 12 at most, all of them compiled 200; a mutant's kernels are compiled anew.
-_PATIENCE = {"uncompiled": 120, "compiled": 900}
+# ones of a module take 12 at most, all of them compiled 80; a mutant's kernels are compiled anew.
+_PATIENCE = {"uncompiled": 60, "compiled": 400}
 
 
 def _first_failure(folder: Path, arguments: list[str], how: str) -> str | None:

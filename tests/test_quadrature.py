@@ -1,0 +1,112 @@
+"""The integral over r of one k: against a fine grid, with few determinants, and an honest error."""
+
+import math
+
+import naive
+import numpy as np
+import pytest
+import scipy.sparse.linalg
+from posing import problem_of, random_set
+
+from mksknn._quadrature import slice_graph
+
+KINDS = ("binary", "regression", "three outputs")
+MOST = 120  # determinants of a graph after which an integral counts as stuck; 95 is the most seen
+
+
+@pytest.fixture
+def asked(monkeypatch):
+    """How many determinants a sparse graph was asked for."""
+    splu, seen = scipy.sparse.linalg.splu, []
+
+    def counting(*arguments, **options):
+        seen.append(1)
+        assert len(seen) <= MOST, "stuck"
+        return splu(*arguments, **options)
+
+    monkeypatch.setattr(scipy.sparse.linalg, "splu", counting)
+    return seen
+
+
+@pytest.mark.uncompiled
+@pytest.mark.parametrize("backend", ["superlu", "lapack"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_against_a_fine_grid(kind, backend, asked):
+    """The integral, where its mass is, and the error told of it; peaks inside and at both ends."""
+    X, y, _ = random_set(50, kind, n=14)
+    Y, m, constant = naive.targets(y)
+    for bounds in ((1e-6, 1e6), (1e-2, 2.0), (3.0, 50.0), (1e-9, 1e-3)):
+        problem = problem_of(X, y, backend=backend, ratio_bounds=bounds)
+        t, weight = naive.ratio_nodes(bounds, panels=2000, order=4)
+        for k in (1, 4, 12):
+            asked.clear()
+            one = slice_graph(problem, k)
+            W = naive.weights(X, k, "symmetric")
+            expected = naive.log_marginal(W, Y, m, constant, bounds)
+            assert abs(one.log_marginal - expected) <= one.error + 1e-11
+            assert one.error < 1e-8
+            assert (np.diff(one.t) > 0).all()
+            assert math.log(bounds[0]) <= one.t[0] and one.t[-1] <= math.log(bounds[1])
+            density = np.exp(naive.log_marginal_of_ratio(W, Y, m, constant, t) - expected) * weight
+            density /= density.sum()
+            assert one.share.sum() == pytest.approx(1.0, abs=1e-14)
+            for power in (1, 2, -1):
+                want = density @ (t**power if power > 0 else np.exp(-t))
+                got = one.share @ (one.t**power if power > 0 else np.exp(-one.t))
+                assert got == pytest.approx(want, rel=1e-6)
+            spread = math.sqrt(density @ (t - density @ t) ** 2)
+            below = np.interp(one.places, t, np.cumsum(density))
+            np.testing.assert_allclose(one.below, below, atol=0.01 + 0.05 * spread, rtol=0)
+
+
+@pytest.mark.uncompiled
+@pytest.mark.parametrize("backend", ["superlu", "lapack"])
+def test_the_mean_of_one_over_r(backend):
+    """A point without neighbours needs it, and nearly all of it may come from the lowest r."""
+    rng = np.random.default_rng(2)
+    X = rng.normal(size=(14, 2))
+    y = X[:, 0] + rng.normal(size=14)
+    Y, m, constant = naive.targets(y)
+    bounds, W = (1e-18, 1e6), naive.weights(X, 2, "symmetric")
+    one = slice_graph(problem_of(X, y, backend=backend, ratio_bounds=bounds), 2)
+    t, weight = naive.ratio_nodes(bounds, panels=2000, order=6)
+    density = np.exp(naive.log_marginal_of_ratio(W, Y, m, constant, t) - one.log_marginal) * weight
+    inverse = density * np.exp(-t) / density.sum()
+    assert inverse[t < -35.0].sum() > 0.9 * inverse.sum()
+    assert one.share @ np.exp(-one.t) == pytest.approx(inverse.sum(), rel=1e-8)
+
+
+@pytest.mark.uncompiled
+def test_what_lies_beyond_the_window_counts_as_error():
+    """At most the density at its ends, all the way to the bounds."""
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(14, 2))
+    y = X[:, :1] + 0.3 * rng.normal(size=(40, 14)).T
+    Y, m, constant = naive.targets(y)
+    bounds = (1e-80, 1e80)
+    problem, seen = problem_of(X, y, backend="superlu", ratio_bounds=bounds), 0
+    for k in range(1, 14):
+        one = slice_graph(problem, k)
+        W = naive.weights(X, k, "symmetric")
+        ends = one.places[[0, -1]]
+        heights = naive.log_marginal_of_ratio(W, Y, m, constant, ends)
+        heights -= one.log_marginal + math.log(math.log(bounds[1] / bounds[0]))  # of the prior
+        beyond = np.array([ends[0] - math.log(bounds[0]), math.log(bounds[1]) - ends[1]])
+        beyond = float(beyond @ np.exp(heights))
+        if not one.at_bound:
+            assert one.error >= 0.9 * beyond
+            seen += beyond > 1e-13
+    assert seen
+
+
+@pytest.mark.uncompiled
+def test_null_vectors_need_few_nodes(asked):
+    """Two of forty points are joined: one eigenvalue is not zero, and few values serve it."""
+    X = 3.0 ** np.arange(40.0)[:, None]
+    y = np.sin(np.arange(40.0))
+    one = slice_graph(problem_of(X, y, graph="mutual", backend="superlu", k_max=2), 1)
+    assert len(asked) <= 60
+    assert one.error <= 1e-9
+    Y, m, constant = naive.targets(y)
+    expected = naive.log_marginal(naive.weights(X, 1, "mutual"), Y, m, constant)
+    assert one.log_marginal == pytest.approx(expected, abs=1e-9)
