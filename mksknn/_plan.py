@@ -28,7 +28,9 @@ _SPARSE_PRICE = 7.0
 # How that work grows with k, to find where it is too much in three or four analyses: as k to the
 # powers 1.6 (10-D) to 2.2 (3-D).
 _FIRST_GUESS, _GUESSED_POWER, _STEEPEST = 12, 0.5, 3.0
-_ASIDE = 20_000  # points: of so many, what comes before and after CHOLMOD is worth a thread
+# Points: of so many, what comes before and after CHOLMOD is worth a thread (17.7 s for 19.3 at
+# n = 100,000 in the plane with k_max = 40; nothing was gained from 1,000 to 10,000).
+_ASIDE = 20_000
 _DENSE_BYTES = 10.0  # an n x n matrix of doubles and some room
 # One reduction took as long as 5 to 8 Cholesky factorizations for n = 300 to 1,500, and a search
 # over r takes 6 to 7 of those, with more work around them than a small matrix is worth.
