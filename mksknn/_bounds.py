@@ -165,6 +165,7 @@ _PLACES = np.concatenate(
     [1.01 ** np.arange(-24.0, 0.0, 2.0), 1.01 ** np.arange(24.0), 1.26 * 1.1 ** np.arange(20.0)]
 )
 _PLACES = np.append(_PLACES, _PLACES[-1] * 1.5 ** np.arange(1.0, 14.0))
+_COARSE = 3  # of two ratios to try, the other is looked for among a third of them
 
 
 class Trials:
@@ -196,7 +197,8 @@ class Trials:
         self._cells[top + 1 :] = self._cells[top:-1].copy()
         self._cells[top] = highest
         self._errors = np.zeros(len(self.ratios))  # of the stand-in in each cell, at least
-        self._fall = self._stand_in.fall(self.ratios)
+        fall = self._stand_in.fall(self.ratios)
+        self._fading = np.minimum(self.ratios[:, None] / self.ratios, 1.0) ** fall
         self._logdets_told, self._off = self._foretold.logdets(self.ratios), 0.0
 
     @property
@@ -206,15 +208,17 @@ class Trials:
 
     def next(self, floor: float) -> float | None:
         """The ratio to try next, if up to three more values promise a bound below the floor."""
-        told = (self._logdets_told + self._off).tolist()
-        errors = np.array([self._errors_by(at, one) for at, one in enumerate(told)])
+        errors = self._errors_by(slice(None), self._logdets_told + self._off)
         errors = np.maximum(errors, self._errors)
+        if self._bounds(errors.max(axis=0)) > floor:  # not even by values at all of the ratios
+            return None
         one = self._bounds(errors)
         if one.min() <= floor:
             return float(self.ratios[np.argmin(one)])
-        two = self._bounds(np.maximum(errors[:, None], errors[None, :]))
+        two = self._bounds(np.maximum(errors[::_COARSE, None], errors))
         first, second = np.unravel_index(np.argmin(two), two.shape)
-        three = self._bounds(np.maximum(np.maximum(errors[first], errors[second]), errors))
+        both = np.maximum(errors[_COARSE * first], errors[second])
+        three = self._bounds(np.maximum(both, errors))
         return float(self.ratios[second]) if min(two.min(), three.min()) <= floor else None
 
     def add(self, ratio: float, logdet: float) -> None:
@@ -223,11 +227,13 @@ class Trials:
         self._errors = np.maximum(self._errors, self._errors_by(at, logdet))
         self._off = logdet - self._logdets_told[at]  # by about as much elsewhere
 
-    def _errors_by(self, at: int, logdet: float) -> np.ndarray:
-        """The least error in each cell, if this is log|L_k + r I| at one of the ratios."""
-        rounding = _ROUNDING * (self._profile.n + abs(logdet))
-        error = max(self._logdets[at] - logdet - rounding, 0.0)
-        return error * np.minimum(self.ratios[at] / self.ratios, 1.0) ** self._fall
+    def _errors_by(self, at: int | slice, logdet: float | np.ndarray) -> np.ndarray:
+        """The least error in each cell, if this is log|L_k + r I| at one of the ratios; or for each
+        of several by itself.
+        """
+        rounding = _ROUNDING * (self._profile.n + np.abs(logdet))
+        error = np.maximum(self._logdets[at] - logdet - rounding, 0.0)
+        return error[..., None] * self._fading[at]
 
     def _bounds(self, errors: np.ndarray) -> np.ndarray:
         return (self._cells - 0.5 * self._profile.m * errors).max(axis=-1)
