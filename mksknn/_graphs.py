@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.sparse import csc_array, csr_array
-from scipy.sparse.csgraph import reverse_cuthill_mckee
 
 from ._jit import kernel
 from ._metrics import Metric
@@ -218,6 +217,8 @@ def gathered(pairs: Pairs) -> Pairs:
         f"{len(pairs.rows)} pairs of points, renumbered",
         "k_max limits how many neighbours are ranked",
     )
+    from scipy.sparse.csgraph import reverse_cuthill_mckee  # takes a while to import
+
     near = slice(0, pairs.count[min(_NEAR, pairs.k_max)])
     ends = pairs.rows[near], pairs.columns[near]
     near_graph = csr_array((np.ones(len(ends[0]), np.int8), ends), shape=(pairs.n, pairs.n))
