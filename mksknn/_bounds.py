@@ -120,7 +120,7 @@ def foretell(problem: Problem, k: int, triangles: np.ndarray | None = None) -> t
 
 
 def foretell_loosely(problem: Problem, k: int) -> float:
-    """The same value by a random vector alone: off by up to 100 nats, in a fifth of the time."""
+    """The same value by a random vector alone: off by up to 100 nats, no triangles counted."""
     random = random_stand_in(problem.pairs, k, components(problem.pairs, k))
     return _peak(problem, k, random)[0]
 

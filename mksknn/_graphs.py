@@ -197,9 +197,9 @@ def pairs_by_rank(ranked: Neighbors, graph: Graph) -> Pairs:
 
 
 # From so many points on a vector of them is too long for the fastest caches. Points in no order in
-# the plane (n = 100,000, k = 64) took 2.0 times as long to count triangles, 3.2 times for two steps
-# of Lanczos's method at every vertex and 1.7 times for thirty from one vector; to find the order
-# took a third of a second.
+# the plane (n = 100,000, k = 64) took 1.6 to 2 times as long to count triangles, 3.2 times for two
+# steps of Lanczos's method at every vertex and 1.7 times for thirty from one vector (on a busy
+# machine); to find the order took half a second.
 _SCATTERED = 30_000
 _NEAR = 8  # neighbours that decide who is near whom
 

@@ -41,7 +41,7 @@ _FEW = 8  # an anchor costs as much as three factorizations or more, ruling out 
 # Anchors go on if the last one ruled out a tenth of the k; a sparse one, which takes as long as
 # enclosing seven k at n = 100,000 (2-D) and five at 30,000, also so many of them.
 _WORTHWHILE, _SPARSE_ANCHOR = 0.1, 10
-_MISS = 0.4  # for 1/4: 0.22 to 0.39 were seen at n = 100,000 (2-D), ten k below 38, 55 and 98
+_MISS = 0.4  # for 1/4: 0.39 was seen at n = 100,000 (2-D), ten k below 55
 # At its own peak an anchor bounds hardly any k by less than its own evidence; above the peak it
 # does (docs/theory). Of the 19 k below 20 at n = 100,000 (2-D), none is ruled out from the peak,
 # all are from 1.01 to 2.7 times its ratio; at n = 10,000 7 are. On Pima.tr 7 and 8 k (symmetric,
