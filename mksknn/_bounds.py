@@ -18,6 +18,7 @@ rounding that follows the sizes of the terms it was summed from.
 
 from __future__ import annotations
 
+import functools
 import math
 
 import numpy as np
@@ -26,6 +27,7 @@ from ._determinants import Determinants
 from ._graphs import components, growing_degrees
 from ._jit import kernel
 from ._problem import LOG_2PI, Problem
+from ._search import climb
 from ._spectra import (
     Foretold,
     StandIn,
@@ -153,9 +155,9 @@ def _peak(problem: Problem, k: int, stand_in: StandIn) -> tuple[float, float]:
         sigma0, ratio = problem.sigmas[0], problem.sigmas[1] / problem.sigmas[0]
         value = profile.value_at(sigma0, ratio, stand_in.logdet(ratio))
         return value + slack(problem), ratio
-    low, high = problem.ratio_bounds
     args = stand_in.nodes, stand_in.weights, profile.n, profile.roughness, profile.norm
-    ratio = min(max(math.exp(_climb(*args, math.log(low), math.log(high))), low), high)
+    # at 1e-7 from the peak the value is off by n/8 times its square at most
+    ratio = climb(functools.partial(_slope, *args), problem.ratio_bounds, 1e-7)
     return profile.value(ratio, stand_in.logdet(ratio)) + slack(problem), ratio
 
 
@@ -237,34 +239,6 @@ class Trials:
 
     def _bounds(self, errors: np.ndarray) -> np.ndarray:
         return (self._cells - 0.5 * self._profile.m * errors).max(axis=-1)
-
-
-@kernel
-def _climb(nodes, weights, n, roughness, norm, low, high):
-    """The log r at which the profile of these eigenvalues peaks: where its slope changes sign."""
-    left, right = low, high
-    if _slope(nodes, weights, n, roughness, norm, left) <= 0.0:
-        return left
-    if _slope(nodes, weights, n, roughness, norm, right) >= 0.0:
-        return right
-    at_left, at_right, side = 0.0, 0.0, 0
-    while right - left > 1e-7:  # the value is off by n/8 times its square at most
-        middle = 0.5 * (left + right)
-        if side > 0:
-            secant = (left * at_right - right * at_left) / (at_right - at_left)
-            width = right - left
-            middle = min(max(secant, left + 0.01 * width), right - 0.01 * width)
-            side = 0
-        else:
-            side = 1
-        slope = _slope(nodes, weights, n, roughness, norm, middle)
-        if slope > 0.0:
-            left, at_left = middle, slope
-        else:
-            right, at_right = middle, slope
-        if at_left == 0.0 or at_right == 0.0:
-            side = 0
-    return 0.5 * (left + right)
 
 
 @kernel

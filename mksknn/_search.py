@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -271,6 +271,41 @@ def _slope_errors(nodes, derivatives, following, v, noise):
         error = derivatives[size - 2] * abs(change) + noise * rounding
         out[size - 2] = error + (size + 1) * following[size - 2] * abs(product)
     return out
+
+
+def climb(slope: Callable[[float], float], bounds: tuple[float, float], width: float) -> float:
+    """The r within the bounds at which a function of one peak has it, where slopes cost little.
+
+    The slope in log r changes its sign once, from plus to minus, and the place is enclosed to a
+    width: secants (Illinois) with a bisection now and then, since a far-off end slows secants down.
+    """
+    low, high = bounds
+    left, right = math.log(low), math.log(high)
+    at_left = slope(left)
+    if at_left <= 0.0:
+        return low
+    at_right = slope(right)
+    if at_right >= 0.0:
+        return high
+    middle, side, step = 0.5 * (left + right), 0, 0
+    while right - left >= width:
+        if step % 3 == 2:
+            middle = 0.5 * (left + right)
+        else:
+            middle = (left * at_right - right * at_left) / (at_right - at_left)
+        here = slope(middle)
+        if here == 0.0:
+            break
+        if here > 0.0:
+            left, at_left = middle, here
+            at_right *= 0.5 if side == 1 else 1.0
+            side = 1
+        else:
+            right, at_right = middle, here
+            at_left *= 0.5 if side == -1 else 1.0
+            side = -1
+        step += 1
+    return min(max(math.exp(middle), low), high)
 
 
 class PeakSearch:
