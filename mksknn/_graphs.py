@@ -447,39 +447,29 @@ def _find_components(rows, columns, parent, label):
             label[i] = label[root]
 
 
-def roughness(pairs: Pairs, Y: np.ndarray) -> np.ndarray:
-    """q_k = tr(Y' L_k Y) for k = 0..k_max: the sum over edges of |y_i - y_j|^2."""
+def roughness(pairs: Pairs, targets: np.ndarray) -> np.ndarray:
+    """The sum over the edges of each graph, k = 0..k_max, of |y_i - y_j|^2, a row of values each;
+    of class numbers, that of the weights between different ones.
+    """
     out = np.zeros(len(pairs.count))
-    _sum_squares(pairs.rows, pairs.columns, pairs.count, Y, out)
+    _sum_squares(pairs.rows, pairs.columns, pairs.count, targets, out)
     return out
 
 
 @kernel
-def _sum_squares(rows, columns, count, Y, out):
+def _sum_squares(rows, columns, count, targets, out):
+    """Targets are values in two dimensions or class numbers in one: compiled for each by itself."""
     for k in range(1, count.shape[0]):
-        total = 0.0
+        total, unequal = 0.0, 0
         for e in range(count[k - 1], count[k]):
             i, j = rows[e], columns[e]
-            for c in range(Y.shape[1]):
-                step = Y[i, c] - Y[j, c]
-                total += step * step
-        out[k] = out[k - 1] + total
-
-
-def unequal_edges(pairs: Pairs, codes: np.ndarray) -> np.ndarray:
-    """Weight of the edges between different classes, for k = 0..k_max."""
-    out = np.zeros(len(pairs.count))
-    _count_unequal(pairs.rows, pairs.columns, pairs.count, codes, out)
-    return out
-
-
-@kernel
-def _count_unequal(rows, columns, count, codes, out):
-    for k in range(1, count.shape[0]):
-        unequal = 0
-        for e in range(count[k - 1], count[k]):
-            unequal += codes[rows[e]] != codes[columns[e]]
-        out[k] = out[k - 1] + unequal
+            if targets.ndim == 2:
+                for c in range(targets.shape[1]):
+                    step = targets[i, c] - targets[j, c]
+                    total += step * step
+            else:
+                unequal += targets[i] != targets[j]
+        out[k] = out[k - 1] + (total + unequal)
 
 
 def resistance_sums(
