@@ -19,7 +19,7 @@ from ._jit import kernel
 from ._metrics import Metric
 from ._names import GRAPHS, Graph, MetricName
 from ._neighbors import Neighbors, nearest_of
-from ._order import copy_into
+from ._order import copy_into, places_in
 from ._threads import run_blocks
 from ._validation import check_memory, one_of
 
@@ -222,9 +222,7 @@ def gathered(pairs: Pairs) -> Pairs:
     near = slice(0, pairs.count[min(_NEAR, pairs.k_max)])
     ends = pairs.rows[near], pairs.columns[near]
     near_graph = csr_array((np.ones(len(ends[0]), np.int8), ends), shape=(pairs.n, pairs.n))
-    order = reverse_cuthill_mckee(near_graph + near_graph.T, symmetric_mode=True)
-    place = np.empty(pairs.n, np.int32)
-    place[order] = np.arange(pairs.n, dtype=np.int32)
+    place = places_in(reverse_cuthill_mckee(near_graph + near_graph.T, symmetric_mode=True))
     return replace(pairs, rows=place[pairs.rows], columns=place[pairs.columns])
 
 
