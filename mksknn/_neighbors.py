@@ -19,7 +19,7 @@ from ._distances import Space
 from ._metrics import Metric, check_metric, points_and_name
 from ._order import rank_rows, select_rows
 from ._products import Products, Target, scan
-from ._threads import one_thread_each, run_blocks, thread_count
+from ._threads import run_blocks, thread_count
 from ._tree import build_tree, rank_tree
 from ._validation import check_k, check_k_max, check_lists, check_memory
 
@@ -189,12 +189,12 @@ def rank(points: np.ndarray, k_max: int, metric: MetricName, route: str | None =
     indices = np.empty((n, k_max), np.int32)
     distances = np.empty((n, k_max))
     route = route or choose_route(n, k_max, space)
-    if route == "sort":
-        _sort_rows(space, indices, distances)
-    elif route == "scan":
+    if route == "tree":
+        _search_tree(space, indices, distances)
+    elif route == "scan" and prunes(space):
         _scan(space, indices, distances)
     else:
-        _search_tree(space, indices, distances)
+        _rank_whole_rows(space, indices, distances, sort=route == "sort")
     return Neighbors(indices, distances, metric)
 
 
@@ -231,20 +231,19 @@ def choose_route(n: int, k_max: int, space: Space) -> str:
         space.metric in ("euclidean", "manhattan", "chebyshev")
         and space.points.shape[1] <= _TREE_DIMENSIONS
         and n >= _TREE_SIZE
-        and k_max <= n // 32
     ):
         return "tree"
     return "scan"
 
 
 # ---------------------------------------------------------------------------------------------
-# Full ranking: NumPy's vectorised integer sort on keys that hold distance and index
+# Whole rows of distances
 
 SORT_BLOCK = 2**17  # entries per block of rows: 1 MB of distances and 1 MB of keys
 
 
-def _sort_rows(space: Space, indices: np.ndarray, distances: np.ndarray) -> None:
-    """Rank whole rows, and keep as many neighbours as `indices` has columns."""
+def _rank_whole_rows(space: Space, indices: np.ndarray, distances: np.ndarray, sort: bool) -> None:
+    """The nearest in whole rows, as many as `indices` has columns: all sorted, or these picked."""
     n = len(indices)
     rows = max(1, SORT_BLOCK // n)
     # Each thread writes into the same pages again and again. At 5,000 points, new ones for every
@@ -254,15 +253,18 @@ def _sort_rows(space: Space, indices: np.ndarray, distances: np.ndarray) -> None
     def work(start: int, stop: int) -> None:
         if not hasattr(own, "block"):
             own.block, own.keys = np.empty((rows, n)), np.empty((rows, n), np.uint64)
-        block, keys = own.block[: stop - start], own.keys[: stop - start]
+        block, out = own.block[: stop - start], (indices[start:stop], distances[start:stop])
         space.distances(space.points[start:stop], block)
-        rank_rows(block, start, indices[start:stop], distances[start:stop], keys)
+        if sort:
+            rank_rows(block, start, *out, own.keys[: stop - start])
+        else:
+            select_rows(block, start, *out)
 
     run_blocks(work, n, rows)
 
 
 # ---------------------------------------------------------------------------------------------
-# Top k_max by a scan over all pairs
+# Top k_max by a scan over all pairs, in which matrix products rule most out
 
 SCAN_ROWS = 128
 _PRUNE_DIMENSIONS = 4  # below, the distances cost no more than the products that would prune them
@@ -275,26 +277,14 @@ def prunes(space: Space) -> bool:
 
 def _scan(space: Space, indices: np.ndarray, distances: np.ndarray) -> None:
     """Top k of every point among all others."""
-    points = space.points
-    if prunes(space):
-        products = Products(space, indices.shape[1])
-        target = Target(points, space.lengths, np.empty(0), space.code)
+    products = Products(space, indices.shape[1])
+    target = Target(space.points, space.lengths, np.empty(0), space.code)
 
-        def work(start: int, stop: int) -> None:
-            new = points[start:stop]
-            out = indices[start:stop], distances[start:stop]
-            scan(products.tiles, target, products.shadows(new), new, start, *out)
+    def work(start: int, stop: int) -> None:
+        new, out = space.points[start:stop], (indices[start:stop], distances[start:stop])
+        scan(products.tiles, target, products.shadows(new), new, start, *out)
 
-        rows = SCAN_ROWS
-    else:
-
-        def work(start: int, stop: int) -> None:
-            block = space.distances(points[start:stop])
-            select_rows(block, start, indices[start:stop], distances[start:stop])
-
-        rows = max(1, SORT_BLOCK // len(points))
-    with one_thread_each():
-        run_blocks(work, len(points), rows)
+    run_blocks(work, len(indices), SCAN_ROWS)
 
 
 # ---------------------------------------------------------------------------------------------
