@@ -27,8 +27,8 @@ from ._graphs import Pairs, pairs_by_rank
 from ._jit import kernel
 from ._metrics import Metric
 from ._names import Graph, MetricName, Task
-from ._neighbors import Neighbors
-from ._problem import RATIO_BOUNDS, Profile, Question, Ranking, pose
+from ._neighbors import Neighbors, Ranking
+from ._problem import RATIO_BOUNDS, Profile, Question, pose
 from ._targets import Targets
 from ._threads import run_blocks
 from ._validation import check_memory

@@ -143,13 +143,39 @@ def as_neighbors(indices: ArrayLike, distances: ArrayLike | None = None) -> Neig
 
 def nearest_of(X: ArrayLike | Neighbors, k: object, metric: MetricName | Metric) -> Neighbors:
     """The k nearest neighbours of each point: ranked now, or the first of those that are given."""
-    if not isinstance(X, Neighbors):
-        points, name = points_and_name(X, check_metric(metric))
-        return rank(points, check_k(k, len(points)), name)
-    check_ranked_by(X, [metric])
-    n, k_max = X.indices.shape
-    check_width(check_k(k, n), k_max, "k")
-    return first_columns(X, check_k(k, n))
+    if isinstance(X, Neighbors):
+        check_ranked_by(X, [metric])
+    ranking = Ranking(X, check_metric(metric))
+    k = check_k(k, ranking.n)
+    check_width(k, ranking.most, "k")
+    return ranking.to(k)
+
+
+class Ranking:
+    """Points and their metric, ranked once to each depth that is needed; or lists as given."""
+
+    def __init__(self, X: object, metric: MetricName | Metric) -> None:
+        self._deepest: Neighbors | None = None
+        if isinstance(X, Neighbors):
+            self._deepest, self.metric = X, X.metric
+            self.points = None
+            self.n, self.most = len(X.indices), X.indices.shape[1]
+            return
+        self.metric = metric
+        self.points, self.name = points_and_name(X, metric)
+        self.n = len(self.points)
+        self.most = self.n - 1
+
+    def to(self, depth: int) -> Neighbors:
+        """The nearest neighbours of each point."""
+        known = self._deepest
+        if known is None or known.indices.shape[1] < depth:
+            assert self.points is not None
+            known = self._deepest = rank(self.points, depth, self.name)
+        if known.indices.shape[1] == depth:
+            return known
+        nearest = np.ascontiguousarray(known.indices[:, :depth])
+        return Neighbors(nearest, np.ascontiguousarray(known.distances[:, :depth]), known.metric)
 
 
 def check_ranked_by(X: Neighbors, metrics: Sequence[object]) -> None:
@@ -167,14 +193,6 @@ def check_width(k: int, most: int, name: str) -> None:
         raise ValueError(
             f"{name} must be at most {most}, the neighbours of each point that X holds; got {k}"
         )
-
-
-def first_columns(ranked: Neighbors, k: int) -> Neighbors:
-    """The k nearest out of longer lists."""
-    if ranked.indices.shape[1] == k:
-        return ranked
-    nearest = np.ascontiguousarray(ranked.indices[:, :k])
-    return Neighbors(nearest, np.ascontiguousarray(ranked.distances[:, :k]), ranked.metric)
 
 
 def rank(points: np.ndarray, k_max: int, metric: MetricName, route: str | None = None) -> Neighbors:

@@ -33,7 +33,7 @@ from ._names import (
     Weights,
 )
 from ._plan import INTEGRAL
-from ._problem import RATIO_BOUNDS, Problem, Question, Ranking, pose
+from ._problem import RATIO_BOUNDS, Problem, Question, pose
 from ._quadrature import Skipped, Slice, sigma0_integral, slice_graph
 from ._race import ENCLOSED, Standing, first_depth
 from ._threads import Executor, Progress, map_chunks, progress_bar
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike
 
-    from ._neighbors import Neighbors
+    from ._neighbors import Neighbors, Ranking
 
 _LEVEL = 0.95  # of the intervals
 # Whole k that carry less than this between them are left out of predictions, so that the search for

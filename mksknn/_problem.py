@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ._graphs import Pairs, gathered, pairs_by_rank
-from ._metrics import Metric, check_metric, points_and_name
+from ._metrics import Metric, check_metric
 from ._names import (
     BACKENDS,
     EVIDENCE_GRAPHS,
@@ -26,7 +26,7 @@ from ._names import (
     MetricName,
     Task,
 )
-from ._neighbors import Neighbors, check_ranked_by, check_width, first_columns, rank
+from ._neighbors import Neighbors, Ranking, check_ranked_by, check_width
 from ._plan import ONE, SEARCH, Orders, Plan, make_plan
 from ._targets import Targets, encode
 from ._validation import check_k, check_ks, check_ratio_bounds, check_sigmas, free_memory, one_of
@@ -106,30 +106,6 @@ class Profile:
 
     def _denominator(self, ratio: float) -> float:
         return self.roughness + ratio * self.norm
-
-
-class Ranking:
-    """Points and their metric, ranked once to each depth that is needed; or lists as given."""
-
-    def __init__(self, X: object, metric: MetricName | Metric) -> None:
-        self._deepest: Neighbors | None = None
-        if isinstance(X, Neighbors):
-            self._deepest, self.metric = X, X.metric
-            self.points = None
-            self.n, self.most = len(X.indices), X.indices.shape[1]
-            return
-        self.metric = metric
-        self.points, self.name = points_and_name(X, metric)
-        self.n = len(self.points)
-        self.most = self.n - 1
-
-    def to(self, depth: int) -> Neighbors:
-        """The nearest neighbours of each point."""
-        known = self._deepest
-        if known is None or known.indices.shape[1] < depth:
-            assert self.points is not None
-            known = self._deepest = rank(self.points, depth, self.name)
-        return first_columns(known, depth)
 
 
 @dataclass(frozen=True, eq=False)

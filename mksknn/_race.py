@@ -23,8 +23,9 @@ from ._bounds import (
     tail_bounds,
 )
 from ._enclosures import Enclosure, enclose
+from ._neighbors import Ranking
 from ._plan import ONE, open_graph
-from ._problem import Problem, Question, Ranking
+from ._problem import Problem, Question
 from ._spectra import Triangles
 from ._tails import bound_tail
 from ._threads import Progress, map_chunks, run_pieces

@@ -21,7 +21,7 @@ from ._names import (
     Task,
 )
 from ._plan import ONE, make_plan, open_graph
-from ._problem import RATIO_BOUNDS, Question, Ranking, pose
+from ._problem import RATIO_BOUNDS, Question, pose
 from ._race import find_best, first_depth
 from ._threads import Executor, progress_bar
 from ._validation import check_executor, check_flag, one_of
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike
 
-    from ._neighbors import Neighbors
+    from ._neighbors import Neighbors, Ranking
 
 
 @dataclass(frozen=True, eq=False)
