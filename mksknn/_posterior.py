@@ -13,6 +13,7 @@ evidence of a k bound its marginal too, and k whose bounds are low enough are ne
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -34,7 +35,7 @@ from ._names import (
 )
 from ._plan import INTEGRAL
 from ._problem import RATIO_BOUNDS, Problem, Question, pose
-from ._quadrature import Skipped, Slice, sigma0_integral, slice_graph
+from ._quadrature import Slice, slice_graph
 from ._race import ENCLOSED, Standing, first_depth
 from ._threads import Executor, Progress, map_chunks, progress_bar
 from ._validation import check_executor, check_flag, one_of
@@ -320,7 +321,7 @@ class _Sweep:
     def __init__(self, problem: Problem, executor: Executor | None, progress: Progress) -> None:
         self.standing = Standing(problem, executor, progress)
         self.slices: dict[int, Slice] = {}  # by position
-        self.extra = sigma0_integral(problem)
+        self.extra = problem.targets.sigma0_integral
 
     def run(self, allowance: float) -> None:
         """Integrate k in the order of their bounds until the rest is proven to be negligible.
@@ -368,8 +369,8 @@ class _Sweep:
         problem = standing.problem
         ks = problem.ks[positions]
         made = map_chunks(
-            _slice_above,
-            (problem.for_workers(), floor),
+            functools.partial(slice_graph, floor=floor),
+            problem.for_workers(),
             ks.tolist(),
             executor=standing.executor,
             threads=problem.plan.side_by_side(ks, INTEGRAL),
@@ -384,11 +385,6 @@ class _Sweep:
     def _log_total(self) -> float:
         """The log of the sum of p(y | k) over the k integrated so far."""
         return float(np.logaddexp.reduce([one.log_marginal for one in self.slices.values()]))
-
-
-def _slice_above(shared: tuple[Problem, float], k: int) -> Slice | Skipped:
-    problem, floor = shared
-    return slice_graph(problem, k, floor)
 
 
 def _summarise(sweep: _Sweep, ranking: Ranking) -> dict[str, Any]:

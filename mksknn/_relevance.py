@@ -199,9 +199,7 @@ class Judge:
             state.value + math.log(width[state.at[0]] * cell / self.k_max)
             for state in Grid(self, squares).climb(near, _FADED)
         ]
-        half = 0.5 * self.targets.m * self.n
-        integral = math.lgamma(half) - half * math.log(half) + half
-        return float(np.logaddexp.reduce(logs)) + integral
+        return float(np.logaddexp.reduce(logs)) + self.targets.sigma0_integral
 
     def first_gain(
         self,

@@ -14,6 +14,7 @@ different classes.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -63,6 +64,12 @@ class Targets(Voters):
     def between(self) -> float:
         """|Y_i - Y_j|^2 of points in two classes."""
         return 4.0 if self.formulation == "binary" else 2.0
+
+    @property
+    def sigma0_integral(self) -> float:
+        """What integrating sigma0 out adds to the profile: the same for every graph."""
+        a = 0.5 * self.m * self.n
+        return math.lgamma(a) - a * math.log(a) + a
 
     def roughness(self, pairs: Pairs) -> np.ndarray:
         """q_k = tr(Y' L_k Y) for k = 0..k_max."""
