@@ -191,7 +191,6 @@ def evaluate_all(problem: Problem, executor: Executor | None, progress: bool) ->
         executor=executor,
         threads=problem.plan.side_by_side(problem.ks, problem.values),
         progress=progress,
-        name="evaluating",
     )
     return [one for chunk in found for one in chunk]
 

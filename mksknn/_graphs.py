@@ -260,15 +260,14 @@ def _mutual_pairs(indices):
     return rows, columns, count
 
 
-def sparse_laplacian(pairs: Pairs, k: int, kept: np.ndarray | None = None) -> csc_array:
+def sparse_laplacian(pairs: Pairs, k: int, kept: np.ndarray) -> csc_array:
     """The lower triangle of L_k, every diagonal entry present (CHOLMOD reads that half only).
 
-    `kept` says which rows and columns to keep, by default all.
+    `kept` says which rows and columns to keep.
     """
-    edges, degree = pairs.count[k], degrees(pairs, k)
-    kept = np.ones(pairs.n, np.bool_) if kept is None else kept
+    edges = pairs.count[k]
     number = np.where(kept, np.cumsum(kept) - 1, -1).astype(np.int32)
-    diagonal = degree[kept].astype(np.float64)
+    diagonal = degrees(pairs, k)[kept].astype(np.float64)
     parts = _lower_columns(number[pairs.rows[:edges]], number[pairs.columns[:edges]], diagonal)
     return csc_array(parts, shape=(len(diagonal), len(diagonal)))
 

@@ -15,7 +15,6 @@ or when `_BUDGET` values are spent, and then the gap that is left is reported.
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable, Sequence
 
@@ -42,7 +41,6 @@ _ROUNDING = 2e-15  # of a log-determinant, of the sizes of the terms it is the s
 _STEEPEST = np.array([1.0, 1.0, 1.0, 1.0, 1.0, 1.8150, 4.25, 10.201, 31.0, 93.03, 345.5, 1247.5])
 
 
-@functools.cache
 def _poles(p: int) -> float:
     """No p-th derivative of log(1 + exp(x)), p >= 2, exceeds this times p!: it is a sum over poles.
 

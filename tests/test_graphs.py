@@ -183,7 +183,8 @@ def test_laplacians(graph, k_max):
     pairs = make_pairs(X, graph, k_max)
     for k in range(1, pairs.k_max + 1):
         L = naive.laplacian(naive.weights(X, k, graph))
-        dense, sparse = lower_laplacian(pairs, k), _graphs.sparse_laplacian(pairs, k)
+        sparse = _graphs.sparse_laplacian(pairs, k, np.ones(pairs.n, np.bool_))
+        dense = lower_laplacian(pairs, k)
         assert dense.flags.c_contiguous
         for lower in (dense, sparse.toarray()):
             np.testing.assert_array_equal(lower, np.tril(L))
@@ -193,7 +194,7 @@ def test_laplacians(graph, k_max):
 @pytest.mark.uncompiled
 def test_laplacian_stores_the_diagonal_of_isolated_points():
     X = np.array([[0.0], [1.0], [10.0], [30.0]])
-    L = _graphs.sparse_laplacian(make_pairs(X, "mutual"), 1)
+    L = _graphs.sparse_laplacian(make_pairs(X, "mutual"), 1, np.ones(len(X), np.bool_))
     assert isinstance(L, scipy.sparse.csc_array)
     assert L.dtype == np.float64
     assert L.indptr.tolist() == [0, 2, 3, 4, 5]
