@@ -86,7 +86,7 @@ def _best_of_ratios(
     """The best evidence where log|L_k + r I| <= logdet + n log(level + r slope)."""
     t = problem.targets
     if problem.sigmas is not None:
-        sigma0, ratio = problem.sigmas[0], problem.sigmas[1] / problem.sigmas[0]
+        sigma0, ratio = problem.sigmas[0], problem.ratio
         inner = logdet + t.n * (np.log(level + ratio * slope) + math.log(sigma0) - LOG_2PI)
         value = 0.5 * t.m * inner
         return value - 0.5 * sigma0 * (q + ratio * t.norm) + t.constant + slack(problem)
@@ -152,8 +152,8 @@ def _peak(problem: Problem, k: int, stand_in: StandIn) -> tuple[float, float]:
     """The best evidence of graph k, were these its eigenvalues, and the ratio that gives it."""
     profile = problem.profile(k)
     if problem.sigmas is not None:
-        sigma0, ratio = problem.sigmas[0], problem.sigmas[1] / problem.sigmas[0]
-        value = profile.value_at(sigma0, ratio, stand_in.logdet(ratio))
+        ratio = problem.ratio
+        value = profile.value_at(problem.sigmas[0], ratio, stand_in.logdet(ratio))
         return value + slack(problem), ratio
     args = stand_in.nodes, stand_in.weights, profile.n, profile.roughness, profile.norm
     # at 1e-7 from the peak the value is off by n/8 times its square at most

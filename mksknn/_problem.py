@@ -128,6 +128,12 @@ class Problem:
         return SEARCH if self.sigmas is None else ONE
 
     @property
+    def ratio(self) -> float:
+        """sigma2 / sigma0, where they are given."""
+        assert self.sigmas is not None
+        return self.sigmas[1] / self.sigmas[0]
+
+    @property
     def depth(self) -> int:
         """The largest k whose graph is at hand."""
         return self.pairs.k_max

@@ -273,7 +273,7 @@ class Standing:
         if at in self.enclosed:
             ratio = (1.0 if by_peak else _ABOVE) * self.enclosed[at].optimum.ratio
         elif problem.sigmas is not None:
-            ratio = problem.sigmas[1] / problem.sigmas[0]
+            ratio = problem.ratio
         else:
             ratio = _ABOVE * self._foretell(k)[1]
         ratio = min(max(ratio, problem.ratio_bounds[0]), problem.ratio_bounds[1])
