@@ -76,18 +76,17 @@ class Curve:
         """The ratio at v."""
         return self.spectrum.top / math.expm1(-v)
 
-    def add(self, ratio: float, logdet: float) -> int:
-        """Take in a value; return its position."""
+    def add(self, ratio: float, logdet: float) -> None:
+        """Take in a value."""
         v = self.place(ratio)
         at = int(np.searchsorted(self.v, v))
         if at < len(self.v) and self.v[at] == v:
-            return at
+            return
         log = math.log(ratio + self.spectrum.top)
         one = [v, ratio, logdet, logdet - self.spectrum.n * log]
         self._take(np.insert(self._table, at, one, axis=1))
         size = abs(logdet) + self.spectrum.n * (1.0 + abs(log))
         self.noise = max(self.noise, _ROUNDING * size)
-        return at
 
     @property
     def consistent(self) -> bool:
@@ -330,6 +329,7 @@ class PeakSearch:
         self.bounds, self.lower, self.upper = bounds, -math.inf, math.inf
         self.ratio = self.logdet = math.nan
         self._logdet, self._norm, self._roughness = opened.logdet, norm, roughness
+        self._scale = max(opened.spectrum.top * norm - roughness, 0.0)
         self._start = min(max(start, bounds[0]), bounds[1])
 
     @property
@@ -383,7 +383,7 @@ class PeakSearch:
 
     def _offset(self, v: np.ndarray) -> np.ndarray:
         """What is taken off H: the profile is H(v) - n log(q + (top s - q) z) + n log top."""
-        return offset(self.curve.spectrum, self._norm, self._roughness, v)
+        return self.curve.spectrum.n * np.log(self._roughness + self._scale * np.exp(v))
 
     def _visit(self, ratio: float, trusted: bool = False) -> None:
         """Take in the value at a ratio.
@@ -482,7 +482,7 @@ class PeakSearch:
 
     def _share(self, v: np.ndarray) -> np.ndarray:
         """The slope of the offset over n: the part of r s in q + r s, seen in v."""
-        part = _slope_scale(self.curve.spectrum, self._norm, self._roughness) * np.exp(v)
+        part = self._scale * np.exp(v)
         return part / (self._roughness + part)
 
     def _model_peak(self) -> float:
@@ -503,16 +503,6 @@ class PeakSearch:
             if abs(step) < 0.1 * _PLACE:
                 break
         return self._clip(v)
-
-
-def offset(spectrum: Spectrum, norm: float, roughness: float, v: np.ndarray) -> np.ndarray:
-    """n log(q + (top s - q) exp(v)): the profile is H less this, plus n log top."""
-    scale = _slope_scale(spectrum, norm, roughness)
-    return spectrum.n * np.log(roughness + scale * np.exp(v))
-
-
-def _slope_scale(spectrum: Spectrum, norm: float, roughness: float) -> float:
-    return max(spectrum.top * norm - roughness, 0.0)
 
 
 def _largest_bend(low: np.ndarray, high: np.ndarray) -> np.ndarray:
