@@ -270,9 +270,10 @@ def posterior(
     found = []
     for ranking, one_graph in question.candidates():
         if by_evidence:
-            found.append(_by_evidence(question, ranking, one_graph, allowance, executor, progress))
+            fields = _by_evidence(question, ranking, one_graph, allowance, executor, progress)
         else:
-            found.append(_by_loo(question, ranking, one_graph))
+            fields = _by_loo(question, ranking, one_graph)
+        found.append({"graph": one_graph, "metric": ranking.metric, **fields})
     best = max(found, key=lambda one: one["log_total"])  # the first among equals
     return Posterior(
         compared={(one["graph"], one["metric"]): one["log_total"] for one in found},
@@ -312,7 +313,7 @@ def _by_evidence(
         depth = first_depth(question, ranking) if allowance > 0.0 else None
         sweep = _Sweep(question.problem(ranking, graph, depth), executor, bar)
         sweep.run(allowance)
-    return _summarise(sweep, ranking)
+    return _summarise(sweep)
 
 
 class _Sweep:
@@ -387,7 +388,7 @@ class _Sweep:
         return float(np.logaddexp.reduce([one.log_marginal for one in self.slices.values()]))
 
 
-def _summarise(sweep: _Sweep, ranking: Ranking) -> dict[str, Any]:
+def _summarise(sweep: _Sweep) -> dict[str, Any]:
     """The fields of a Posterior, from its slices."""
     standing = sweep.standing
     problem = standing.problem
@@ -423,8 +424,6 @@ def _summarise(sweep: _Sweep, ranking: Ranking) -> dict[str, Any]:
         "at_bound": at_bound,
         "log_total": log_sum - math.log(len(ks)),
         "error": max(one.error for one in sweep.slices.values()),
-        "graph": problem.pairs.graph,
-        "metric": ranking.metric,
     }
 
 
@@ -498,7 +497,4 @@ def _by_loo(question: Question, ranking: Ranking, graph: Graph) -> dict[str, Any
         "skipped_mass": 0.0,
         "at_bound": np.isin(ratio, question.ratio_bounds),
         "log_total": log_sum - math.log(len(ks)),
-        "error": 0.0,
-        "graph": graph,
-        "metric": ranking.metric,
     }
