@@ -26,7 +26,7 @@ import numpy as np
 from ._determinants import Determinants
 from ._graphs import components, growing_degrees
 from ._jit import kernel
-from ._problem import LOG_2PI, Problem
+from ._problem import LOG_2PI, Problem, Profile
 from ._search import climb
 from ._spectra import (
     Foretold,
@@ -84,18 +84,13 @@ def _best_of_ratios(
     problem: Problem, logdet: float, level: np.ndarray, slope: float, q: np.ndarray
 ) -> np.ndarray:
     """The best evidence where log|L_k + r I| <= logdet + n log(level + r slope)."""
-    t = problem.targets
+    profile = Profile.of(problem.targets, q)
     if problem.sigmas is not None:
-        sigma0, ratio = problem.sigmas[0], problem.ratio
-        inner = logdet + t.n * (np.log(level + ratio * slope) + math.log(sigma0) - LOG_2PI)
-        value = 0.5 * t.m * inner
-        return value - 0.5 * sigma0 * (q + ratio * t.norm) + t.constant + slack(problem)
-    low, high = problem.ratio_bounds
-    steepest = np.maximum(
-        (level + low * slope) / (q + low * t.norm), (level + high * slope) / (q + high * t.norm)
-    )
-    best = logdet + t.n * (np.log(steepest * t.m * t.n) - 1.0 - LOG_2PI)
-    return 0.5 * t.m * best + t.constant + slack(problem)
+        logdets = logdet + profile.n * np.log(level + problem.ratio * slope)
+        value = profile.value_at(problem.sigmas[0], problem.ratio, logdets)
+        return value + slack(problem)
+    ends = [(level + r * slope) / (q + r * profile.norm) for r in problem.ratio_bounds]
+    return profile.evidence(logdet + profile.n * np.log(np.maximum(*ends))) + slack(problem)
 
 
 # ---------------------------------------------------------------------------------------------

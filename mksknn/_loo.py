@@ -213,7 +213,7 @@ class Scored:
 
     def profile(self, k: int) -> Profile:
         """The evidence of graph k."""
-        return Profile.of(self.targets, self.roughness[k])
+        return Profile.of(self.targets, float(self.roughness[k]))
 
 
 def score(question: Question, ranking: Ranking, graph: Graph, *, log_score: bool = True) -> Scored:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -34,6 +35,8 @@ from ._validation import check_k, check_ks, check_ratio_bounds, check_sigmas, fr
 RATIO_BOUNDS = (1e-6, 1e6)
 _RATIOS = (1e-100, 1e100)  # products of a pivot and of squares of these still fit in a float
 LOG_2PI = math.log(2.0 * math.pi)
+
+_Numbers = TypeVar("_Numbers", float, np.ndarray)
 
 
 @dataclass(frozen=True)
@@ -62,12 +65,12 @@ class Profile:
     m: int
     norm: float  # s
     constant: float
-    roughness: float  # q
+    roughness: Any  # q; of several graphs at once, an array
 
     @classmethod
-    def of(cls, targets: Targets, roughness: float) -> Profile:
+    def of(cls, targets: Targets, roughness: float | np.ndarray) -> Profile:
         """The evidence of these targets, of this roughness on the graph."""
-        return cls(targets.n, targets.m, targets.norm, targets.constant, float(roughness))
+        return cls(targets.n, targets.m, targets.norm, targets.constant, roughness)
 
     def value(self, ratio: float, logdet: float) -> float:
         """Log evidence at the best sigma0 for this ratio."""
@@ -75,10 +78,9 @@ class Profile:
 
     def values(self, ratios: np.ndarray, logdets: np.ndarray) -> np.ndarray:
         """The same for several ratios."""
-        heights = logdets - self.n * np.log(self.roughness + ratios * self.norm)
-        return 0.5 * self.m * (heights + self._level) + self.constant
+        return self.evidence(logdets - self.n * np.log(self.roughness + ratios * self.norm))
 
-    def evidence(self, height: float) -> float:
+    def evidence(self, height: _Numbers) -> _Numbers:
         """Log evidence where log|L + r I| - n log(q + r s) has this height."""
         return 0.5 * self.m * (height + self._level) + self.constant
 
@@ -91,7 +93,7 @@ class Profile:
         sigma0 = self.sigma0(ratio)
         return Optimum(self.value(ratio, logdet), sigma0, ratio * sigma0, ratio in bounds)
 
-    def value_at(self, sigma0: float, ratio: float, logdet: float) -> float:
+    def value_at(self, sigma0: float, ratio: float, logdet: _Numbers) -> _Numbers:
         """Log evidence at a given sigma0."""
         determinant = 0.5 * self.m * (self.n * math.log(sigma0) + logdet - self.n * LOG_2PI)
         return determinant - 0.5 * sigma0 * self._denominator(ratio) + self.constant
@@ -140,7 +142,7 @@ class Problem:
 
     def profile(self, k: int) -> Profile:
         """The evidence of graph k."""
-        return Profile.of(self.targets, self.roughness[k])
+        return Profile.of(self.targets, float(self.roughness[k]))
 
     def deepened(self, depth: int) -> Problem:
         """The same problem with more of the graphs at hand."""

@@ -282,7 +282,7 @@ class Judge:
     ) -> tuple[Profile, np.ndarray]:
         """Upper bounds of the evidence at a k of the grid and some ratios."""
         t, k = self.targets, int(self.ks[a])
-        profile = Profile.of(t, t.roughness(pairs)[k])
+        profile = Profile.of(t, float(t.roughness(pairs)[k]))
         return profile, profile.values(ratios, bound_logdets(pairs, k, ratios))
 
 
