@@ -99,7 +99,7 @@ def neighbors(
     [[1.0, 2.0], [1.0, 1.0], [1.0, 2.0], [2.0, 3.0]]
     """
     metric = check_metric(metric)
-    points, name = points_and_name(X, metric)
+    points, name = points_and_name(X, metric)[:2]
     return replace(rank(points, check_k_max(k_max, len(points)), name), metric=metric)
 
 
@@ -162,7 +162,7 @@ class Ranking:
             self.n, self.most = len(X.indices), X.indices.shape[1]
             return
         self.metric = metric
-        self.points, self.name = points_and_name(X, metric)
+        self.points, self.name = points_and_name(X, metric)[:2]
         self.n = len(self.points)
         self.most = self.n - 1
 
