@@ -4,7 +4,8 @@ Every route takes its distances from `_distances`, so all routes return the same
 
 - the full ranking sorts whole rows;
 - the top k_max in few dimensions come from a k-d tree, in many from a scan in which matrix products
-  rule pairs out; in both, exact distances decide, ties at the edge included.
+  rule pairs out; in both, exact distances decide, ties at the edge included;
+- where neither pays, they are picked from whole rows.
 """
 
 from __future__ import annotations
