@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING
 
@@ -23,7 +24,7 @@ from ._names import (
 from ._plan import ONE, make_plan, open_graph
 from ._problem import RATIO_BOUNDS, Question, Ranking, pose
 from ._race import find_best, first_depth
-from ._threads import Executor, progress_bar
+from ._threads import Executor, one_thread_each, progress_bar
 from ._validation import check_executor, check_flag, one_of
 
 if TYPE_CHECKING:
@@ -245,7 +246,10 @@ def _by_evidence(
     question: Question, ranking: Ranking, graph: Graph, executor: Executor | None, progress: bool
 ) -> tuple[float, dict]:
     """The highest evidence, and the selection it leads to."""
-    with progress_bar(f"select_k, {graph}", None, progress) as bar:
+    # one hold for all that is computed here: each took 0.05 ms, 37 of them a sixth of the time of
+    # 200 points
+    hold = one_thread_each() if executor is None else nullcontext()
+    with progress_bar(f"select_k, {graph}", None, progress) as bar, hold:
         bar.say("ranking")
         problem = question.problem(ranking, graph, first_depth(question, ranking))
         standing = find_best(problem, executor, bar)
