@@ -323,7 +323,7 @@ def run_pieces(work: Callable[[Any], object], pieces: Sequence, threads: int | N
 
 
 def _run_here(work: Callable[[Any], object], pieces: Sequence) -> None:
-    """The same on the caller's thread alone: what is to be shared by threads took 0.1 ms to make."""
+    """The same on the thread of the caller alone, without what several threads need."""
     try:
         with one_thread_each():
             for piece in pieces:
