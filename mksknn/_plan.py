@@ -35,8 +35,14 @@ _DENSE_BYTES = 10.0  # an n x n matrix of doubles and some room
 # One reduction took as long as 5 to 8 Cholesky factorizations for n = 300 to 1,500, and a search
 # over r takes 6 to 7 of those, with more work around them than a small matrix is worth.
 _REDUCE_SIZE, _REDUCTION = 800, 10
-# Ratios that are asked for: at fixed sigmas, in a search over r, and to integrate over r.
-ONE, SEARCH, INTEGRAL = 1, 7, 40
+# Ratios that are asked for: at fixed sigmas, in a search over r, and to integrate over r (61 to 110
+# of a sparse graph).
+ONE, SEARCH, INTEGRAL = 1, 7, 100
+# Against one reduction, the many factorizations of an integral must be small, and each takes as
+# long as so many multiplications before it has done one. Seconds of one k by LAPACK and by CHOLMOD,
+# in the plane: n = 700 0.04 and 0.16 to 0.45 (k = 5 to 40), 1,000 0.1 and 0.19 to 0.63, 1,500 0.27
+# and 0.16 (k = 5), 0.29 (10), 0.86 (20), 4,000 7.9 and 0.4 to 4.1.
+_BEFORE = 1.5e7
 
 
 @dataclass(frozen=True)
@@ -47,6 +53,7 @@ class Plan:
     sparse: str  # the backend of sparse graphs, "cholmod" or "superlu"
     dense_from: int  # graphs of this k and above go to LAPACK
     memory: float | None  # bytes that were free
+    most: int  # ratios that are asked of a graph
     orders: Orders = field(compare=False, repr=False)
 
     def dense(self, k: int) -> bool:
@@ -73,8 +80,10 @@ def sparse_backend() -> str:
     return "superlu" if cholmod() is None else "cholmod"
 
 
-def make_plan(pairs: Pairs, backend: str, memory: float | None) -> Plan:
-    """Decide for every graph up to the largest k of the pairs, with so many bytes free."""
+def make_plan(pairs: Pairs, backend: str, memory: float | None, most: int = SEARCH) -> Plan:
+    """Decide for every graph up to the largest k of the pairs, with so many bytes free, if at most
+    so many ratios are asked of it.
+    """
     n, orders = pairs.n, Orders(memory)
     never = pairs.k_max + 1
     if backend == "cholmod" and cholmod() is None:
@@ -83,7 +92,7 @@ def make_plan(pairs: Pairs, backend: str, memory: float | None) -> Plan:
             "older than 7.4 'scikit-sparse<0.5'), or leave backend out"
         )
     if backend in ("cholmod", "superlu"):
-        return Plan(n, backend, never, memory, orders)
+        return Plan(n, backend, never, memory, most, orders)
     fits = memory is None or _DENSE_BYTES * n * n < memory
     if backend == "lapack" or n <= _DENSE_SIZE:
         check_memory(
@@ -91,22 +100,27 @@ def make_plan(pairs: Pairs, backend: str, memory: float | None) -> Plan:
             f"a dense factorization of {n} points",
             "lower k_max, so that the graph stays sparse, or the number of points",
         )
-        return Plan(n, sparse_backend(), 0, memory, orders)
+        return Plan(n, sparse_backend(), 0, memory, most, orders)
     if not fits:
-        return Plan(n, sparse_backend(), never, memory, orders)
+        return Plan(n, sparse_backend(), never, memory, most, orders)
     # fill grows with k: find the first k from which it is too much
     high = int(np.searchsorted(pairs.count, _DENSE_SHARE * n * n, side="right"))
     if sparse_backend() == "superlu":
-        return Plan(n, "superlu", high, memory, orders)
-    return Plan(n, "cholmod", _last_sparse(pairs, high - 1, orders) + 1, memory, orders)
+        return Plan(n, "superlu", high, memory, most, orders)
+    enough = n**3 / (3.0 * _SPARSE_PRICE)
+    if most >= INTEGRAL:
+        enough = enough * _REDUCTION / most - _BEFORE
+    last = _last_sparse(pairs, high - 1, orders, enough)
+    return Plan(n, "cholmod", last + 1, memory, most, orders)
 
 
-def _last_sparse(pairs: Pairs, k_max: int, orders: Orders) -> int:
-    """The largest k of which CHOLMOD is quicker than LAPACK: its work grows with k.
+def _last_sparse(pairs: Pairs, k_max: int, orders: Orders, enough: float) -> int:
+    """The largest k of which CHOLMOD has less than enough to do: its work grows with k.
 
     Work is about a power of k, so that a few symbolic analyses find it.
     """
-    enough = pairs.n**3 / (3.0 * _SPARSE_PRICE)
+    if enough <= 0.0:
+        return 0
     low, high, k = 0, k_max + 1, min(_FIRST_GUESS, k_max)
     while high - low > 1:
         flops = max(orders.flops(pairs, k), 1.0)

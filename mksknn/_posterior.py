@@ -313,7 +313,7 @@ def _by_evidence(
     with progress_bar(f"posterior, {graph}", None, progress) as bar:
         bar.say("ranking")
         depth = first_depth(question, ranking) if allowance > 0.0 else None
-        sweep = _Sweep(question.problem(ranking, graph, depth), executor, bar)
+        sweep = _Sweep(question.problem(ranking, graph, depth, INTEGRAL), executor, bar)
         sweep.run(allowance)
     return _summarise(sweep)
 

@@ -150,7 +150,7 @@ class Problem:
         pairs, plan = pairs_by_rank(self.ranking.to(depth), self.pairs.graph), self.plan
         roughness, pairs = self.targets.roughness(pairs), gathered(pairs)
         if plan.dense_from > self.depth:
-            plan = make_plan(pairs, self.backend, plan.memory)
+            plan = make_plan(pairs, self.backend, plan.memory, plan.most)
         else:  # it is known which graphs are dense
             plan = replace(plan, orders=Orders(plan.memory))
         return replace(self, pairs=pairs, roughness=roughness, plan=plan)
@@ -183,8 +183,12 @@ class Question:
         """The (ranking, graph) to choose from."""
         return ((ranking, graph) for ranking in self.rankings for graph in self.graphs)
 
-    def problem(self, ranking: Ranking, graph: Graph, depth: int | None = None) -> Problem:
-        """One candidate, ranked to the largest k or to a lesser depth."""
+    def problem(
+        self, ranking: Ranking, graph: Graph, depth: int | None = None, most: int = SEARCH
+    ) -> Problem:
+        """One candidate, ranked to the largest k or to a lesser depth; so many ratios are asked of
+        a graph, at most.
+        """
         depth = int(self.ks[-1]) if depth is None else depth
         pairs = pairs_by_rank(ranking.to(depth), graph)
         roughness, pairs = self.targets.roughness(pairs), gathered(pairs)
@@ -196,7 +200,7 @@ class Question:
             ratio_bounds=self.ratio_bounds,
             sigmas=self.sigmas,
             backend=self.backend,
-            plan=make_plan(pairs, self.backend, self.memory),
+            plan=make_plan(pairs, self.backend, self.memory, most),
             ranking=ranking,
         )
 

@@ -66,6 +66,19 @@ def test_fill_decides(dimensions, backend):
     assert backend_of(pairs, 20, make_plan(pairs, "auto", None)) == backend
 
 
+@REAL
+def test_many_ratios_of_few_points_are_worth_a_reduction():
+    """One reduction serves all ratios of an integral; of many points it is dearer than all of them."""
+    for n, sparse in ((700, []), (2_000, [3])):
+        pairs = pairs_of(np.random.default_rng(15).normal(size=(n, 2)), "symmetric", 40)
+        plan = make_plan(pairs, "auto", None, INTEGRAL)
+        assert [k for k in (3, 40) if not plan.dense(k)] == sparse
+        assert not make_plan(pairs, "auto", None).dense(20)
+    X = np.random.default_rng(16).normal(size=(700, 2))
+    problem = problem_of(X, X[:, 0] > 0.0, k_max=10)
+    assert problem.plan.most == SEARCH and not problem.plan.dense(10)
+
+
 def test_dense_is_not_chosen_where_it_does_not_fit():
     pairs = pairs_of(np.random.default_rng(12).normal(size=(700, 2)), "symmetric", 300)
     assert backend_of(pairs, 300, make_plan(pairs, "auto", None)) == "lapack"
