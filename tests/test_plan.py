@@ -68,7 +68,7 @@ def test_fill_decides(dimensions, backend):
 
 @REAL
 def test_many_ratios_of_few_points_are_worth_a_reduction():
-    """One reduction serves all ratios of an integral; of many points it is dearer than all of them."""
+    """One reduction serves all ratios of an integral; of many points it is too dear."""
     for n, sparse in ((700, []), (2_000, [3])):
         pairs = pairs_of(np.random.default_rng(15).normal(size=(n, 2)), "symmetric", 40)
         plan = make_plan(pairs, "auto", None, INTEGRAL)
