@@ -11,14 +11,13 @@ that fail without any mutant do not count and are named; tests that never end co
 exit status is the number of mutants that survive both, at most 100.
 
 A mutant that changes no answer (a block size, an order of work, a slack that is ample) is listed in
-`EQUIVALENT` with the reason.
+`EQUIVALENT` with the reason; one that is listed but no longer there ends the script.
 """
 
 from __future__ import annotations
 
 import argparse
 import ast
-import copy
 import os
 import queue
 import re
@@ -68,7 +67,7 @@ EQUIVALENT = {
     "_loo._highest: off by one: ends[c, _S] > best[_S]": "two ratios of equal score",
     "_bounds._foretold_peak: factor turned: start * _AROUND": "the factors are their own inverses",
     "_bounds.next: off by one: one.min() <= floor": "a bound equal to the floor to the last bit",
-    "_bounds.next: off by one: two.min() <= floor": "a bound equal to the floor to the last bit",
+    "_bounds.next: off by one: min(two.min(), three.min()) <= floor": "as the one before",
     "_tree._to_box: term dropped: total += gap * gap": "boxes that seem nearer only cost time",
     "_tree._to_box: term dropped: total += gap": "boxes that seem nearer only cost time",
     "_tree._inside: off by one: x[c] > box[1, c]": "boxes are wider than what they must hold",
@@ -93,27 +92,43 @@ MOVED = {ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt}
 
 @dataclass(frozen=True)
 class Mutant:
-    """One changed file."""
+    """One changed file: what is done to a node of a function."""
 
     module: str
-    function: str
-    line: int
+    function: ast.FunctionDef
+    at: int  # of its `_body`
+    node: ast.AST
     change: str
-    source: str
 
     @property
     def name(self) -> str:
         """How it is shown, and found in `EQUIVALENT`."""
-        return f"{self.module}.{self.function}: {self.change}"
+        return f"{self.module}.{self.function.name}: {self.change}: {ast.unparse(self.node)[:60]}"
+
+    @property
+    def source(self) -> str:
+        """The file with the change in it."""
+        tree = ast.parse(_path(self.module).read_text())
+        place = self.function.name, self.function.lineno
+        twin = next(one for one in _defined(tree) if (one.name, one.lineno) == place)
+        apply(_body(twin)[self.at], self.change)
+        return ast.unparse(tree)
+
+
+def _path(module: str) -> Path:
+    return ROOT / "mksknn" / f"{module}.py"
+
+
+def _defined(tree: ast.Module) -> Iterator[ast.FunctionDef]:
+    return (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef))
 
 
 def functions(module: str, tree: ast.Module) -> Iterator[ast.FunctionDef]:
     """The functions to break."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef):
-            names = [one.id for one in node.decorator_list if isinstance(one, ast.Name)]
-            if "kernel" in names or module in BOUNDS:
-                yield node
+    for node in _defined(tree):
+        names = [one.id for one in node.decorator_list if isinstance(one, ast.Name)]
+        if "kernel" in names or module in BOUNDS:
+            yield node
 
 
 def changes(node: ast.AST) -> Iterator[str]:
@@ -141,15 +156,19 @@ def apply(node: ast.AST, change: str) -> None:
 
 def mutants(every: bool) -> Iterator[Mutant]:
     """All of them, file by file; of each function the first change that is no equivalent one."""
+    unused = set(EQUIVALENT)
     for path in sorted((ROOT / "mksknn").glob("_*.py")):
-        module, text = path.stem, path.read_text()
-        tree = ast.parse(text)
-        for function in functions(module, tree):
+        for function in functions(path.stem, ast.parse(path.read_text())):
+            wanted = True
             for at, node in enumerate(_body(function)):
-                found = list(_mutants_of(module, tree, function, at, node))
-                yield from found
-                if found and not every:
-                    break
+                one = Mutant(path.stem, function, at, node, next(changes(node)))
+                same = {name for name in EQUIVALENT if one.name.startswith(name)}
+                unused -= same
+                if wanted and not same:
+                    yield one
+                    wanted = every
+    if unused:
+        raise SystemExit("EQUIVALENT names what is not there: " + "; ".join(sorted(unused)))
 
 
 def _body(function: ast.FunctionDef) -> list[ast.AST]:
@@ -165,29 +184,12 @@ def _body(function: ast.FunctionDef) -> list[ast.AST]:
     return sorted(able, key=lambda node: order[next(changes(node))])
 
 
-def _mutants_of(
-    module: str, tree: ast.Module, function: ast.FunctionDef, at: int, node: ast.AST
-) -> Iterator[Mutant]:
-    change = next(changes(node))
-    broken = copy.deepcopy(tree)
-    twin = next(
-        one
-        for one in ast.walk(broken)
-        if isinstance(one, ast.FunctionDef)
-        and (one.name, one.lineno) == (function.name, function.lineno)
-    )
-    apply(_body(twin)[at], change)
-    what = f"{change}: {ast.unparse(node)[:60]}"
-    one = Mutant(module, function.name, node.lineno, what, ast.unparse(broken))
-    if not one.name.startswith(tuple(EQUIVALENT)):
-        yield one
-
-
 def ways_of(mutant: Mutant, quick: bool) -> tuple[str, ...]:
     """How its tests are run: where there is no kernel, compiled ones are the quicker ones."""
     if quick:
         return ("uncompiled",)
-    return ("uncompiled", "compiled") if "@kernel" in mutant.source else ("compiled",)
+    compiled = "@kernel" in _path(mutant.module).read_text()
+    return ("uncompiled", "compiled") if compiled else ("compiled",)
 
 
 class Copy:
@@ -309,7 +311,7 @@ def main() -> int:
                     survivors.append(one)
     print(f"{len(chosen)} mutants, {len(survivors)} survived")
     for one in survivors:
-        print(f"  {one.name} (mksknn/{one.module}.py:{one.line})")
+        print(f"  {one.name} (mksknn/{one.module}.py:{one.node.lineno})")
     return min(len(survivors), 100)
 
 
