@@ -22,9 +22,11 @@ import os
 import queue
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -209,7 +211,7 @@ class Copy:
 
 
 def caught(mutant: Mutant, tree: Copy, ways: tuple[str, ...]) -> str | None:
-    """Which run of tests fails with it; None if it survives."""
+    """Which run of tests fails with it, and in which test; None if it survives."""
     names = (*TESTS[mutant.module], "test_properties")
     files = [f"tests/{name}.py" for name in names]
     for how in ways:
@@ -220,7 +222,7 @@ def caught(mutant: Mutant, tree: Copy, ways: tuple[str, ...]) -> str | None:
                 break
             tree.change(None)
             if not _fails_anyway(tree.folder, failed, how):
-                return how
+                return f"{how:10} {failed.removeprefix('tests/')}"
     return None
 
 
@@ -242,14 +244,18 @@ def _fails_anyway(folder: Path, test: str, how: str) -> bool:
     return known[test]
 
 
-# Seconds after which tests that have not ended are taken to have failed. Without mutants the small
-# ones of a module take 12 at most, all of them compiled 80; a mutant's kernels are compiled anew.
-_PATIENCE = {"uncompiled": 60, "compiled": 400}
+# Seconds of computing, and on the clock, after which tests that have not ended are taken to have
+# failed. Without mutants the small ones of a module compute for 12 at most, all of them compiled
+# for 80; a mutant's kernels are compiled anew, and others may use the machine.
+_PATIENCE = {"uncompiled": (60, 300), "compiled": (400, 1200)}
 
 
 def _first_failure(folder: Path, arguments: list[str], how: str) -> str | None:
     """The first test in the copy that fails, or what else went wrong; None if all pass."""
-    command = [sys.executable, "-m", "pytest", "-q", "-x", "-rfE", "-p", "no:cacheprovider"]
+    computing, waiting = _PATIENCE[how]
+    command = ["sh", "-c", f'ulimit -t {computing}; exec "$@"', "sh"]
+    command += [sys.executable, "-m", "pytest", "-q", "-x", "-rfE", "-p", "no:cacheprovider"]
+    command += ["--hypothesis-profile=first"]  # to look for the smallest example took a minute
     # bytecode is told apart by size and second only
     environment = {**os.environ, "PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1"}
     if how == "uncompiled":
@@ -262,11 +268,13 @@ def _first_failure(folder: Path, arguments: list[str], how: str) -> str | None:
             capture_output=True,
             text=True,
             env=environment,
-            timeout=_PATIENCE[how],
+            timeout=waiting,
             check=False,
         )
     except subprocess.TimeoutExpired:
-        return "no end"
+        return "no end, waiting"
+    if run.returncode in (-signal.SIGXCPU, -signal.SIGKILL):
+        return "no end, computing"
     if run.returncode in (0, 5):  # 5: no test of these files carries the mark
         return None
     found = re.search(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", run.stdout, re.MULTILINE)
@@ -287,7 +295,7 @@ def main() -> int:
         print("\n".join(one.name for one in chosen))
         print(f"{len(chosen)} mutants")
         return 0
-    survivors = []
+    survivors, begin = [], time.monotonic()
     with tempfile.TemporaryDirectory(prefix="mksknn-mutants-") as temporary:
         whole, trees = Path(temporary, "whole"), queue.SimpleQueue()
         for part in ("mksknn", "tests"):
@@ -297,19 +305,21 @@ def main() -> int:
         for job in range(given.jobs):
             trees.put(Copy(Path(temporary, str(job)), whole))
 
-        def run(one: Mutant) -> str | None:
-            tree = trees.get()
+        def run(one: Mutant) -> tuple[str | None, float]:
+            tree, begin = trees.get(), time.monotonic()
             try:
-                return caught(one, tree, ways_of(one, given.quick))
+                return caught(one, tree, ways_of(one, given.quick)), time.monotonic() - begin
             finally:
                 trees.put(tree)
 
         with ThreadPoolExecutor(given.jobs) as pool:
-            for at, (one, by) in enumerate(zip(chosen, pool.map(run, chosen), strict=True)):
-                print(f"{at + 1}/{len(chosen)} {by or 'SURVIVED':10} {one.name}", flush=True)
+            for at, (one, (by, took)) in enumerate(zip(chosen, pool.map(run, chosen), strict=True)):
+                print(f"{at + 1}/{len(chosen)} {one.name}", flush=True)
+                print(f"    {took:.0f} s: {by or 'SURVIVED'}", flush=True)
                 if by is None:
                     survivors.append(one)
-    print(f"{len(chosen)} mutants, {len(survivors)} survived")
+    took = time.monotonic() - begin
+    print(f"{len(chosen)} mutants, {len(survivors)} survived, {took / 60:.1f} minutes")
     for one in survivors:
         print(f"  {one.name} (mksknn/{one.module}.py:{one.node.lineno})")
     return min(len(survivors), 100)
