@@ -3,12 +3,13 @@
     python tools/mutants.py [--list] [--only NAME] [--all-lines] [--quick] [--jobs 2]
 
 Mutants are made of every function decorated with ``@kernel`` and of every function of the files in
-`BOUNDS`: a sign turned round, a comparison or a range off by one, a term dropped. One for each
-function, or with ``--all-lines`` every one there is. Each runs in a copy of the tree (with
-``--jobs``, several at once) with the files that test its module: first their small tests
-uncompiled, some two seconds, then, if those pass, all of them compiled, up to some minutes. Tests
-that fail without any mutant do not count and are named; tests that never end count as failed. The
-exit status is the number of mutants that survive both, at most 100.
+`BOUNDS`: a term dropped, a sign or a factor turned round, a comparison off by one, or where none of
+these can be, min for max or a line dropped. One for each function, or with ``--all-lines`` every
+one there is. Each runs in a copy of the tree (with ``--jobs``, several at once) with the files that
+test its module: first their small tests uncompiled, a few seconds, then, if those pass, all of them
+compiled, up to some minutes. Tests that fail without any mutant do not count and are named; tests
+that never end count as failed. The exit status is the number of mutants that survive both, at most
+100.
 
 A mutant that changes no answer (a block size, an order of work, a slack that is ample) is listed in
 `EQUIVALENT` with the reason; one that is listed but no longer there ends the script.
@@ -88,7 +89,12 @@ EQUIVALENT = {
     "_dense._climb: sign turned: left + right": "a first value, which the loop replaces",
 }
 
+ORDER = (
+    *("term dropped", "sign turned", "factor turned", "off by one"),
+    *("other end", "line dropped"),  # of functions that have none of these
+)
 TURNED = {ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult}
+OTHER = {"min": "max", "max": "min"}
 MOVED = {ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt}
 
 
@@ -144,6 +150,12 @@ def changes(node: ast.AST) -> Iterator[str]:
         yield "off by one"
     elif isinstance(node, ast.BinOp) and type(node.op) in TURNED:
         yield "factor turned"
+    elif isinstance(node, ast.Call) and getattr(node.func, "id", "") in OTHER:
+        yield "other end"
+    elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Subscript):
+        yield "line dropped"
+    elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
+        yield "line dropped"
 
 
 def apply(node: ast.AST, change: str) -> None:
@@ -152,6 +164,10 @@ def apply(node: ast.AST, change: str) -> None:
         node.value = ast.Constant(0)
     elif change == "off by one":
         node.ops[0] = MOVED[type(node.ops[0])]()
+    elif change == "other end":
+        node.func.id = OTHER[node.func.id]
+    elif change == "line dropped":
+        node.value = node.targets[0] if isinstance(node, ast.Assign) else ast.Constant(None)
     else:
         node.op = TURNED[type(node.op)]()
 
@@ -174,16 +190,15 @@ def mutants(every: bool) -> Iterator[Mutant]:
 
 
 def _body(function: ast.FunctionDef) -> list[ast.AST]:
-    """The nodes of a function but not of those inside it, sums before comparisons."""
+    """The nodes of a function but not of those inside it, sums before comparisons, lines last."""
     nodes, waiting = [], list(reversed(function.body))
     while waiting:
         node = waiting.pop()
         nodes.append(node)
         if not isinstance(node, ast.FunctionDef | ast.Lambda):
             waiting += reversed(list(ast.iter_child_nodes(node)))
-    order = {"term dropped": 0, "sign turned": 1, "factor turned": 2, "off by one": 3}
     able = [node for node in nodes if any(changes(node))]
-    return sorted(able, key=lambda node: order[next(changes(node))])
+    return sorted(able, key=lambda node: ORDER.index(next(changes(node))))
 
 
 def ways_of(mutant: Mutant, quick: bool) -> tuple[str, ...]:
