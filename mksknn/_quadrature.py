@@ -22,7 +22,7 @@ from ._problem import Problem
 from ._search import Curve
 
 _PILED = 0.1  # of the peak: a density this high at an end of the bounds depends on them
-_CUT = 40.0  # the tails begin where the log density has fallen by this
+_CUT = 40.0  # the tails begin where the log density, over r too, has fallen by this
 _ENOUGH, _TOO_MUCH = 30.0, 120.0  # a window may end where the log density has fallen this much
 _ERROR = 1e-9  # of the integral, relative
 _PLANNED, _BEYOND = 0.8, 0.05  # shares of _ERROR for what rules miss, and for what is left out
@@ -168,12 +168,22 @@ def _integrate_many(density: _Density, opened: Determinants) -> _Integral:
     return _Integral(t, share, t, below, log, error, ends, log_density(np.array(ends)))
 
 
+def _gain(peak: float, end: float) -> float:
+    """By how much 1/r, in logs, rises from the peak to an end of the bounds.
+
+    Its mean is asked for too. The density falls like a power of r towards small r, and what it has
+    lost there 1/r may have gained.
+    """
+    return max(peak - end, 0.0)
+
+
 def _window(density: _Density, log_density: Callable) -> tuple[float, float]:
-    """Where the log density has fallen by `_CUT` on either side of its single peak."""
+    """Where the log density has fallen far enough on either side of its single peak."""
     ends = []
     for end in (density.bottom, density.ceiling):
         steps = (end - density.peak) * 2.0 ** np.arange(-24.0, 0.0)
-        fallen = np.flatnonzero(log_density(density.peak + steps) < -_CUT)
+        cut = _CUT + _gain(density.peak, end)
+        fallen = np.flatnonzero(log_density(density.peak + steps) < -cut)
         ends.append(density.peak + float(steps[fallen[0]]) if len(fallen) else end)
     return ends[0], ends[1]
 
@@ -187,23 +197,21 @@ def _probe_window(
         ratio = float(density.ratios(np.array([t]))[0])
         return float(density.of(np.array([t]), np.array([logdet(ratio)]))[0])
 
-    left, _ = _find_end(probe, density.peak, density.bottom, _reach(density, curve, density.bottom))
-    right, _ = _find_end(
-        probe, density.peak, density.ceiling, _reach(density, curve, density.ceiling)
-    )
+    ends = density.bottom, density.ceiling
+    left, right = (_find_end(probe, density.peak, end, _reach(density, curve, end)) for end in ends)
     return left, right
 
 
 def _reach(density: _Density, curve: Curve, end: float) -> float:
-    """How far from the peak towards an end the density may fall by `_CUT`.
+    """How far from the peak towards an end the density may fall by `_CUT`, and what 1/r gains.
 
     The slope of log|L + r I| in log r is the sum of r / (u + r) over the eigenvalues u. Without the
     components, it is taken to grow like a power of r until it is one for each eigenvalue; values on
     both sides of the peak tell which power.
     """
-    q, s = density.profile.roughness, density.profile.norm
+    q, s, cut = density.profile.roughness, density.profile.norm, _CUT + _gain(density.peak, end)
     if density.peak in (density.bottom, density.ceiling) or q == 0.0:
-        return _CUT / density.half
+        return cut / density.half
     nulls, most = curve.spectrum.nulls, density.profile.n - curve.spectrum.nulls
     slope = density.profile.n * density.ratio * s / (q + density.ratio * s)
     share = min(max(slope - nulls, 1e-3 * slope) / max(most, 1), 0.99)
@@ -215,27 +223,26 @@ def _reach(density: _Density, curve: Curve, end: float) -> float:
         power = min(max(bend / (most * share * (1.0 - share)), 0.1), 1.0)
     steps = np.linspace(0.0, end - density.peak, _GRID)[1:]
     grown = nulls * steps + most / power * np.log1p(share * np.expm1(power * steps))
-    fallen = density.of(density.peak + steps, density.logdet + grown) <= -_CUT
+    fallen = density.of(density.peak + steps, density.logdet + grown) <= -cut
     return float(abs(steps[np.argmax(fallen) if fallen.any() else -1]))
 
 
-def _find_end(
-    probe: Callable[[float], float], peak: float, end: float, reach: float
-) -> tuple[float, float]:
-    """Where the log density has fallen far enough towards an end, and how far that is."""
-    most = abs(end - peak)
+def _find_end(probe: Callable[[float], float], peak: float, end: float, reach: float) -> float:
+    """Where the log density has fallen far enough towards an end."""
+    most, gain = abs(end - peak), _gain(peak, end)
     if not most:
-        return end, reach
+        return end
     short, far = 0.0, math.inf  # reaches known to be too short, and too far
     while True:
         reach = min(reach, most)
         t = end if reach == most else peak + math.copysign(reach, end - peak)
         fall = -probe(t)
-        if _ENOUGH <= fall <= _TOO_MUCH or (t == end and fall < _ENOUGH):
-            return t, reach
-        short, far = (reach, far) if fall < _ENOUGH else (short, reach)
+        enough = fall >= _ENOUGH + gain
+        if (enough and fall <= _TOO_MUCH + gain) or (t == end and not enough):
+            return t
+        short, far = (short, reach) if enough else (reach, far)
         # as if the density were normal, but well within what is known
-        reach *= min(max(math.sqrt(_CUT / max(fall, 0.1)), 0.25), 4.0)
+        reach *= min(max(math.sqrt((_CUT + gain) / max(fall, 0.1)), 0.25), 4.0)
         if far < math.inf:
             reach = min(max(reach, short + 0.2 * (far - short)), far - 0.2 * (far - short))
 
