@@ -44,7 +44,7 @@ def test_against_a_fine_grid(kind, backend, asked):
             W = naive.weights(X, k, "symmetric")
             expected = naive.log_marginal(W, Y, m, constant, bounds)
             assert abs(one.log_marginal - expected) <= one.error + 1e-11
-            assert one.error < 1e-8
+            assert 1e-14 * 7 * m <= one.error < 1e-8  # rounding of m n / 2 logs is part of it
             assert (np.diff(one.t) > 0).all()
             assert math.log(bounds[0]) <= one.t[0] and one.t[-1] <= math.log(bounds[1])
             density = np.exp(naive.log_marginal_of_ratio(W, Y, m, constant, t) - expected) * weight
