@@ -8,6 +8,7 @@ import pytest
 import scipy.sparse.linalg
 from posing import problem_of, random_set
 
+from mksknn import _quadrature
 from mksknn._quadrature import slice_graph
 
 KINDS = ("binary", "regression", "three outputs")
@@ -81,6 +82,23 @@ def test_the_mean_of_one_over_r(backend, lowest):
         shares.append(inverse[t < math.log(lowest) + 6.0].sum() / inverse.sum())
         assert one.share @ np.exp(-one.t) == pytest.approx(inverse.sum(), rel=1e-8)
     assert max(shares) > 0.9
+
+
+@pytest.mark.uncompiled
+@pytest.mark.parametrize("lowest", [1e-14, 1e-40])
+def test_where_a_window_ends_is_foretold(lowest, monkeypatch):
+    """1/r gains what the density loses, down to the lowest r: one determinant at either end."""
+    find_end, asked = _quadrature._find_end, []
+
+    def counting(probe, *arguments):
+        return find_end(lambda t: (asked.append(t), probe(t))[1], *arguments)
+
+    monkeypatch.setattr(_quadrature, "_find_end", counting)
+    rng = np.random.default_rng(2)
+    X = rng.normal(size=(14, 2))
+    y = X[:, 0] + rng.normal(size=14)
+    slice_graph(problem_of(X, y, backend="superlu", ratio_bounds=(lowest, 1e6)), 2)
+    assert asked == [math.log(lowest), math.log(1e6)]
 
 
 @pytest.mark.uncompiled
