@@ -79,12 +79,12 @@ class Foretold:
     """
 
     def __init__(self, pairs: Pairs, k: int, triangles: np.ndarray | None = None) -> None:
-        degree = degrees(pairs, k)
+        degree, joined = degrees(pairs, k), join(pairs, k)
         if local_pays(degree):
-            self.stand_in = local_stand_in(pairs, k, triangles)
+            self.stand_in = local_stand_in(pairs, k, triangles, joined)
         else:
             self.stand_in = diagonal_stand_in(degree)
-        self.random = random_stand_in(pairs, k, components(pairs, k))
+        self.random = random_stand_in(pairs, k, joined)
         # a polynomial of one degree less than the derivative in Gauss's error
         self._degree = min(self.stand_in.power - 1, len(self.random.nodes) - 1)
         largest = max(float(one.nodes.max()) for one in (self.stand_in, self.random))
@@ -107,6 +107,36 @@ class Foretold:
 
 
 # ---------------------------------------------------------------------------------------------
+# Who is joined to whom
+
+
+class Joined(NamedTuple):
+    """Vertex i is joined to ends[starts[i]:starts[i + 1]]; a weight of two stands there twice."""
+
+    starts: np.ndarray
+    ends: np.ndarray
+
+
+def join(pairs: Pairs, k: int) -> Joined:
+    """Who is joined to whom in graph k."""
+    edges = pairs.count[k]
+    starts, ends = np.append(0, np.cumsum(degrees(pairs, k))), np.empty(2 * edges, np.int32)
+    _fill_ends(pairs.rows[:edges], pairs.columns[:edges], starts[:-1].copy(), ends)
+    return Joined(starts, ends)
+
+
+@kernel
+def _fill_ends(rows, columns, spot, ends):
+    """The ends of each vertex, from its spot on."""
+    for e in range(rows.shape[0]):
+        i, j = rows[e], columns[e]
+        ends[spot[i]] = j
+        spot[i] += 1
+        ends[spot[j]] = i
+        spot[j] += 1
+
+
+# ---------------------------------------------------------------------------------------------
 # Gauss's rule at every vertex
 
 
@@ -121,17 +151,16 @@ def local_pays(degree: np.ndarray) -> bool:
     return float((degree.astype(np.float64) ** 2).sum()) < _LOCAL_SHARE * len(degree) ** 3
 
 
-def local_stand_in(pairs: Pairs, k: int, triangles: np.ndarray | None = None) -> StandIn:
-    """Two Lanczos steps from each vertex of graph k, whose triangles may be known.
+def local_stand_in(
+    pairs: Pairs, k: int, triangles: np.ndarray | None = None, joined: Joined | None = None
+) -> StandIn:
+    """Two Lanczos steps from each vertex of graph k, whose triangles and ends may be known.
 
     Nodes are the eigenvalues of the T_i, weights the squares of their vectors' first entries.
     """
     if triangles is None:
         triangles = Triangles(pairs, k).of(k)
-    edges = pairs.count[k]
-    starts = np.append(0, np.cumsum(degrees(pairs, k)))
-    ends = np.empty(2 * edges, np.int32)
-    _fill_ends(pairs.rows[:edges], pairs.columns[:edges], starts[:-1].copy(), ends)
+    starts, ends = join(pairs, k) if joined is None else joined
     nodes, weights = np.empty((pairs.n, 2)), np.empty((pairs.n, 2))
     _two_steps(starts, ends, triangles, np.zeros(pairs.n), nodes, weights)
     return StandIn(nodes.ravel(), weights.ravel(), 4)
@@ -214,17 +243,6 @@ def _add_triangles(rows, columns, starts, size, ends, weights, mark, triangles):
 
 
 @kernel
-def _fill_ends(rows, columns, spot, ends):
-    """Who is joined to whom, from each vertex's spot on; a weight of two stands there twice."""
-    for e in range(rows.shape[0]):
-        i, j = rows[e], columns[e]
-        ends[spot[i]] = j
-        spot[i] += 1
-        ends[spot[j]] = i
-        spot[j] += 1
-
-
-@kernel
 def _two_steps(starts, ends, triangles, weight, nodes, weights):
     """T_i = [[d_i, b], [b, a]]: b^2 = sum w_ij^2, a = (sum w_ij^2 d_j - triangles) / b^2.
 
@@ -263,8 +281,9 @@ def _two_steps(starts, ends, triangles, weight, nodes, weights):
 # Lanczos's method from a random vector
 
 
-def random_stand_in(pairs: Pairs, k: int, parts: Components) -> StandIn:
+def random_stand_in(pairs: Pairs, k: int, joined: Joined | None = None) -> StandIn:
     """Nodes and weights as one random vector sees the spectrum of L_k."""
+    parts = components(pairs, k)
     n, nulls = pairs.n, parts.count
     if nulls == n:
         return StandIn(np.zeros(1), np.array([float(n)]))
@@ -273,12 +292,9 @@ def random_stand_in(pairs: Pairs, k: int, parts: Components) -> StandIn:
     vector = _off_nulls(vector, parts)
     if not vector.any():  # the same sign throughout each component, as happens to a few points
         vector = _off_nulls(np.arange(float(n)), parts)
-    edges = pairs.count[k]
     norm = float(np.sqrt((vector * vector).sum()))
-    steps = min(_STEPS, n - nulls)
-    diagonal, beside = _lanczos(
-        pairs.rows[:edges], pairs.columns[:edges], degrees(pairs, k), vector / norm, steps
-    )
+    starts, ends = join(pairs, k) if joined is None else joined
+    diagonal, beside = _lanczos(starts, ends, vector / norm, min(_STEPS, n - nulls))
     size = len(diagonal)
     values, vectors = eigh_tridiagonal(diagonal, beside[: size - 1])
     nodes = np.append(np.maximum(values, 0.0), 0.0)
@@ -291,22 +307,20 @@ def _off_nulls(vector: np.ndarray, parts: Components) -> np.ndarray:
 
 
 @kernel
-def _lanczos(rows, columns, degree, vector, steps):
+def _lanczos(starts, ends, vector, steps):
     """The tridiagonal matrix of a few steps from a unit vector."""
     n = vector.shape[0]
     diagonal, beside = np.empty(steps), np.empty(steps)
     before, here, ahead = np.zeros(n), vector.copy(), np.empty(n)
     last = 0.0
     for step in range(steps):
-        for i in range(n):
-            ahead[i] = degree[i] * here[i] - last * before[i]
-        for e in range(rows.shape[0]):
-            i, j = rows[e], columns[e]
-            ahead[i] -= here[j]
-            ahead[j] -= here[i]
         along, size = 0.0, 0.0
         for i in range(n):
-            along += ahead[i] * here[i]
+            total = (starts[i + 1] - starts[i]) * here[i] - last * before[i]
+            for e in range(starts[i], starts[i + 1]):
+                total -= here[ends[e]]
+            ahead[i] = total
+            along += total * here[i]
         for i in range(n):
             ahead[i] -= along * here[i]
             size += ahead[i] * ahead[i]
