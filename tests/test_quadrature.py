@@ -9,6 +9,8 @@ import scipy.sparse.linalg
 from posing import problem_of, random_set
 
 from mksknn import _quadrature
+from mksknn._enclosures import enclose_opened
+from mksknn._plan import INTEGRAL, open_graph
 from mksknn._quadrature import slice_graph
 
 KINDS = ("binary", "regression", "three outputs")
@@ -122,6 +124,40 @@ def test_what_lies_beyond_the_window_counts_as_error():
             assert one.error >= 0.9 * beyond
             seen += beyond > 1e-13
     assert seen
+
+
+@pytest.mark.uncompiled
+@pytest.mark.parametrize("size", [2, 9, 40])
+def test_the_polynomial_through_the_nodes(size):
+    """The barycentric formula gives a polynomial of that degree back, between the nodes."""
+    nodes, _, weights = _quadrature._gauss(size)
+    polynomial = np.polynomial.Chebyshev.basis(size - 1)
+    x = np.linspace(-1.0, 1.0, 8)
+    parts = weights / (x[:, None] - nodes)
+    np.testing.assert_allclose(
+        parts @ polynomial(nodes) / parts.sum(axis=1), polynomial(x), rtol=0, atol=1e-12
+    )
+
+
+@pytest.mark.uncompiled
+def test_a_roof_gets_values_where_it_is_farthest_off():
+    """Between what the density cannot exceed and what it cannot fall below."""
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(14, 2))
+    problem = problem_of(X, X[:, :1] + 0.3 * rng.normal(size=(40, 14)).T, backend="superlu")
+    opened = _quadrature._Remembered(open_graph(problem.pairs, 4, problem.plan, INTEGRAL))
+    density = _quadrature._Density(problem, enclose_opened(problem, 4, opened))
+    t = np.linspace(density.bottom, density.peak, 200)
+
+    def farthest_off():
+        roof = _quadrature._Roof(density, opened.curve)
+        return float((np.minimum(roof.above(t), 0.0) - np.maximum(roof.below(t), -25.0)).max())
+
+    opened.logdet(density.low)
+    before, known = farthest_off(), len(opened.curve.v)
+    _quadrature._raise_roof(density, opened, density.bottom, density.peak)
+    assert known < len(opened.curve.v) <= known + 2
+    assert farthest_off() < 0.4 * before
 
 
 @pytest.mark.uncompiled

@@ -6,10 +6,10 @@ Mutants are made of every function decorated with ``@kernel`` and of every funct
 `BOUNDS`: a term dropped, a sign or a factor turned round, a comparison off by one, or where none of
 these can be, min for max or a line dropped. One for each function, or with ``--all-lines`` every
 one there is. Each runs in a copy of the tree (with ``--jobs``, several at once) with the files that
-test its module: first their small tests uncompiled, a few seconds, then, if those pass, all of them
-compiled, up to some minutes. Tests that fail without any mutant do not count and are named; tests
-that never end count as failed. The exit status is the number of mutants that survive both, at most
-100.
+test its module: first the small ones, uncompiled where the module has kernels, a few seconds, then,
+if those pass, all of them compiled, up to some minutes. Tests that fail without any mutant do not
+count and are named; tests that never end count as failed. The exit status is the number of mutants
+that survive both, at most 100.
 
 A mutant that changes no answer (a block size, an order of work, a slack that is ample) is listed in
 `EQUIVALENT` with the reason; one that is listed but no longer there ends the script.
@@ -202,11 +202,9 @@ def _body(function: ast.FunctionDef) -> list[ast.AST]:
 
 
 def ways_of(mutant: Mutant, quick: bool) -> tuple[str, ...]:
-    """How its tests are run: where there is no kernel, compiled ones are the quicker ones."""
-    if quick:
-        return ("uncompiled",)
-    compiled = "@kernel" in _path(mutant.module).read_text()
-    return ("uncompiled", "compiled") if compiled else ("compiled",)
+    """How its tests are run: where there is no kernel, nothing has to be compiled anew."""
+    first = "uncompiled" if "@kernel" in _path(mutant.module).read_text() else "small"
+    return (first,) if quick else (first, "compiled")
 
 
 class Copy:
@@ -241,8 +239,8 @@ def caught(mutant: Mutant, tree: Copy, ways: tuple[str, ...]) -> str | None:
     return None
 
 
-# Tests that fail without any mutant, for "uncompiled" and "compiled"; and those that do not.
-_FAILING: dict[str, dict[str, bool]] = {"uncompiled": {}, "compiled": {}}
+# Tests that fail without any mutant, for each way to run them; and those that do not.
+_FAILING: dict[str, dict[str, bool]] = {"uncompiled": {}, "small": {}, "compiled": {}}
 
 
 def _left_out(how: str) -> list[str]:
@@ -262,7 +260,7 @@ def _fails_anyway(folder: Path, test: str, how: str) -> bool:
 # Seconds of computing, and on the clock, after which tests that have not ended are taken to have
 # failed. Without mutants the small ones of a module compute for 12 at most, all of them compiled
 # for 80; a mutant's kernels are compiled anew, and others may use the machine.
-_PATIENCE = {"uncompiled": (60, 300), "compiled": (400, 1200)}
+_PATIENCE = {"uncompiled": (60, 300), "small": (60, 300), "compiled": (400, 1200)}
 
 
 def _first_failure(folder: Path, arguments: list[str], how: str) -> str | None:
@@ -273,8 +271,9 @@ def _first_failure(folder: Path, arguments: list[str], how: str) -> str | None:
     command += ["--hypothesis-profile=first"]  # to look for the smallest example took a minute
     # bytecode is told apart by size and second only
     environment = {**os.environ, "PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1"}
-    if how == "uncompiled":
+    if how != "compiled":
         command += ["-m", "uncompiled"]
+    if how == "uncompiled":
         environment["NUMBA_DISABLE_JIT"] = "1"
     try:
         run = subprocess.run(
@@ -302,7 +301,7 @@ def main() -> int:
     parser.add_argument("--list", action="store_true", help="only list the mutants")
     parser.add_argument("--only", default="", help="those whose name contains this")
     parser.add_argument("--all-lines", action="store_true", help="every change, not one a function")
-    parser.add_argument("--quick", action="store_true", help="only the uncompiled tests")
+    parser.add_argument("--quick", action="store_true", help="only the small tests")
     parser.add_argument("--jobs", type=int, default=1, help="mutants at once")
     given = parser.parse_args()
     chosen = [one for one in mutants(given.all_lines) if given.only in one.name]
