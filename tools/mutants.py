@@ -262,11 +262,14 @@ def _fails_anyway(folder: Path, test: str, how: str) -> bool:
 # for 80; a mutant's kernels are compiled anew, and others may use the machine.
 _PATIENCE = {"uncompiled": (60, 300), "small": (60, 300), "compiled": (400, 1200)}
 
+_MOST_MEMORY = 6_000_000  # kilobytes: a panel that is halved for ever would take all there are
+
 
 def _first_failure(folder: Path, arguments: list[str], how: str) -> str | None:
     """The first test in the copy that fails, or what else went wrong; None if all pass."""
     computing, waiting = _PATIENCE[how]
-    command = ["sh", "-c", f'ulimit -t {computing}; exec "$@"', "sh"]
+    limits = f"ulimit -t {computing}; ulimit -v {_MOST_MEMORY} 2>/dev/null"
+    command = ["sh", "-c", f'{limits}; exec "$@"', "sh"]
     command += [sys.executable, "-m", "pytest", "-q", "-x", "-rfE", "-p", "no:cacheprovider"]
     command += ["--hypothesis-profile=first"]  # to look for the smallest example took a minute
     # bytecode is told apart by size and second only
