@@ -161,6 +161,21 @@ def test_a_roof_gets_values_where_it_is_farthest_off():
 
 
 @pytest.mark.uncompiled
+def test_below_all_values_a_roof_falls_as_the_components_make_it_fall():
+    """The density falls like r to the power of m/2 for each of them."""
+    X, y, _ = random_set(50, "three outputs", n=14)
+    problem = problem_of(X, y, graph="mutual", backend="superlu")
+    opened = _quadrature._Remembered(open_graph(problem.pairs, 2, problem.plan, INTEGRAL))
+    density = _quadrature._Density(problem, enclose_opened(problem, 2, opened))
+    components = naive.n_components(naive.weights(X, 2, "mutual"))
+    assert components > 1
+    t = np.array([-30.0, -29.0])
+    assert t[-1] < math.log(opened.curve.ratio.min())
+    low, high = _quadrature._Roof(density, opened.curve).above(t)
+    assert high - low == pytest.approx(0.5 * 3 * components, rel=1e-6)
+
+
+@pytest.mark.uncompiled
 def test_null_vectors_need_few_nodes(asked):
     """Two of forty points are joined: one eigenvalue is not zero, and few values serve it."""
     X = 3.0 ** np.arange(40.0)[:, None]
