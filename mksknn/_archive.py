@@ -18,8 +18,6 @@ from pathlib import Path
 
 import numpy as np
 
-_RESERVED = ("about", "checksum")
-
 
 def write(
     path: str | os.PathLike, kind: str, version: int, about: dict, arrays: dict[str, np.ndarray]
@@ -74,7 +72,7 @@ def _read_members(
     archive: zipfile.ZipFile, path: Path, kind: str, version: int
 ) -> tuple[dict, dict[str, np.ndarray]]:
     names = {info.filename.removesuffix(".npy"): info for info in archive.infolist()}
-    if not set(_RESERVED) <= set(names):
+    if not {"about", "checksum"} <= set(names):
         raise ValueError(
             f"{path} must be a {kind} file; got an archive without the members 'about' and "
             "'checksum'"

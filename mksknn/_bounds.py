@@ -18,6 +18,7 @@ rounding that follows the sizes of the terms it was summed from.
 
 from __future__ import annotations
 
+import functools
 import math
 
 import numpy as np
@@ -25,7 +26,8 @@ import numpy as np
 from ._determinants import Determinants
 from ._graphs import growing_degrees
 from ._jit import kernel
-from ._problem import LOG_2PI, Problem
+from ._problem import LOG_2PI, Problem, Profile
+from ._search import climb
 from ._spectra import (
     Foretold,
     StandIn,
@@ -82,18 +84,13 @@ def _best_of_ratios(
     problem: Problem, logdet: float, level: np.ndarray, slope: float, q: np.ndarray
 ) -> np.ndarray:
     """The best evidence where log|L_k + r I| <= logdet + n log(level + r slope)."""
-    t = problem.targets
+    profile = Profile.of(problem.targets, q)
     if problem.sigmas is not None:
-        sigma0, ratio = problem.sigmas[0], problem.sigmas[1] / problem.sigmas[0]
-        inner = logdet + t.n * (np.log(level + ratio * slope) + math.log(sigma0) - LOG_2PI)
-        value = 0.5 * t.m * inner
-        return value - 0.5 * sigma0 * (q + ratio * t.norm) + t.constant + slack(problem)
-    low, high = problem.ratio_bounds
-    steepest = np.maximum(
-        (level + low * slope) / (q + low * t.norm), (level + high * slope) / (q + high * t.norm)
-    )
-    best = logdet + t.n * (np.log(steepest * t.m * t.n) - 1.0 - LOG_2PI)
-    return 0.5 * t.m * best + t.constant + slack(problem)
+        logdets = logdet + profile.n * np.log(level + problem.ratio * slope)
+        value = profile.value_at(problem.sigmas[0], problem.ratio, logdets)
+        return value + slack(problem)
+    ends = [(level + r * slope) / (q + r * profile.norm) for r in problem.ratio_bounds]
+    return profile.evidence(logdet + profile.n * np.log(np.maximum(*ends))) + slack(problem)
 
 
 # ---------------------------------------------------------------------------------------------
@@ -149,12 +146,12 @@ def _peak(problem: Problem, k: int, stand_in: StandIn) -> tuple[float, float]:
     """The best evidence of graph k, were these its eigenvalues, and the ratio that gives it."""
     profile = problem.profile(k)
     if problem.sigmas is not None:
-        sigma0, ratio = problem.sigmas[0], problem.sigmas[1] / problem.sigmas[0]
-        value = profile.value_at(sigma0, ratio, stand_in.logdet(ratio))
+        ratio = problem.ratio
+        value = profile.value_at(problem.sigmas[0], ratio, stand_in.logdet(ratio))
         return value + slack(problem), ratio
-    low, high = problem.ratio_bounds
     args = stand_in.nodes, stand_in.weights, profile.n, profile.roughness, profile.norm
-    ratio = min(max(math.exp(_climb(*args, math.log(low), math.log(high))), low), high)
+    # at 1e-7 from the peak the value is off by n/8 times its square at most
+    ratio = climb(functools.partial(_slope, *args), problem.ratio_bounds, 1e-7)
     return profile.value(ratio, stand_in.logdet(ratio)) + slack(problem), ratio
 
 
@@ -236,34 +233,6 @@ class Trials:
 
     def _bounds(self, errors: np.ndarray) -> np.ndarray:
         return (self._cells - 0.5 * self._profile.m * errors).max(axis=-1)
-
-
-@kernel
-def _climb(nodes, weights, n, roughness, norm, low, high):
-    """The log r at which the profile of these eigenvalues peaks: where its slope changes sign."""
-    left, right = low, high
-    if _slope(nodes, weights, n, roughness, norm, left) <= 0.0:
-        return left
-    if _slope(nodes, weights, n, roughness, norm, right) >= 0.0:
-        return right
-    at_left, at_right, side = 0.0, 0.0, 0
-    while right - left > 1e-7:  # the value is off by n/8 times its square at most
-        middle = 0.5 * (left + right)
-        if side > 0:
-            secant = (left * at_right - right * at_left) / (at_right - at_left)
-            width = right - left
-            middle = min(max(secant, left + 0.01 * width), right - 0.01 * width)
-            side = 0
-        else:
-            side = 1
-        slope = _slope(nodes, weights, n, roughness, norm, middle)
-        if slope > 0.0:
-            left, at_left = middle, slope
-        else:
-            right, at_right = middle, slope
-        if at_left == 0.0 or at_right == 0.0:
-            side = 0
-    return 0.5 * (left + right)
 
 
 @kernel

@@ -11,6 +11,7 @@ from scipy.sparse import csc_matrix
 
 from ._inverse import inverse_entries
 from ._jit import kernel
+from ._order import places_in
 from ._threads import one_thread_each
 from ._validation import check_memory
 
@@ -94,8 +95,7 @@ class Factor:
         # 0.5's L drops entries that cancel to zero, of which Takahashi's equations need the places
         lower = csc_matrix(self._factor.L() if self._old else self._factor.factor)
         lower.sort_indices()
-        place = np.empty(len(self.permutation), np.int64)
-        place[self.permutation] = np.arange(len(place))
+        place = places_in(self.permutation)
         with one_thread_each():
             return inverse_entries(
                 lower.indptr, lower.indices, lower.data, place[rows], place[columns]
@@ -104,9 +104,7 @@ class Factor:
 
 def fill_and_flops(lower: csc_matrix, permutation: np.ndarray) -> tuple[int, float]:
     """Entries of the Cholesky factor under a permutation, and the multiplications it takes."""
-    place = np.empty(len(permutation), np.int64)
-    place[permutation] = np.arange(len(place))
-    counts = _column_counts(lower.indptr, lower.indices, place)
+    counts = _column_counts(lower.indptr, lower.indices, places_in(permutation))
     return int(counts.sum()), float((counts.astype(np.float64) ** 2).sum())
 
 

@@ -8,6 +8,7 @@ each component's log(lift + r) is traded for log r at the end.
 
 from __future__ import annotations
 
+import functools
 import math
 
 import numpy as np
@@ -16,6 +17,7 @@ from ._determinants import Determinants, Resistances
 from ._graphs import Pairs, fill_laplacian, resistance_sums
 from ._jit import kernel
 from ._lapack import cholesky, cholesky_inverse, tridiagonalize
+from ._search import climb
 
 
 class _Lifted(Determinants):
@@ -101,9 +103,7 @@ class Tridiagonal(_Lifted):
 
     def peak(self, norm: float, roughness: float, bounds: tuple[float, float]) -> float:
         """The r within the bounds at which log|L + r I| - n log(roughness + r norm) peaks."""
-        low, high = bounds
-        ratio = _climb(*self._form, norm, roughness, math.log(low), math.log(high))
-        return low if ratio == 0.0 else high if ratio == np.inf else min(max(ratio, low), high)
+        return climb(functools.partial(_slope, *self._form, norm, roughness), bounds, 1e-11)
 
 
 @kernel
@@ -134,45 +134,6 @@ def _shifted_logdets(diagonal, beside, components, lift, ratios):
     for a in range(ratios.shape[0]):
         out[a] = _shifted_logdet(diagonal, beside, components, lift, ratios[a])[0]
     return out
-
-
-@kernel
-def _climb(diagonal, beside, components, lift, norm, roughness, low, high):
-    """The r at the peak in low <= log r <= high; 0 or inf where the peak is at an end.
-
-    The slope changes its sign once, from plus to minus, so it is enclosed: secants (Illinois) with
-    a bisection now and then, since a far-off end slows secants down.
-    """
-    left, right = low, high
-    slope_left = _slope(diagonal, beside, components, lift, norm, roughness, left)
-    if slope_left <= 0.0:
-        return 0.0
-    slope_right = _slope(diagonal, beside, components, lift, norm, roughness, right)
-    if slope_right >= 0.0:
-        return np.inf
-    side = 0
-    middle = 0.5 * (left + right)
-    for step in range(200):
-        if right - left < 1e-11:
-            break
-        if step % 3 == 2:
-            middle = 0.5 * (left + right)
-        else:
-            middle = (left * slope_right - right * slope_left) / (slope_right - slope_left)
-        slope = _slope(diagonal, beside, components, lift, norm, roughness, middle)
-        if slope == 0.0:
-            break
-        if slope > 0.0:
-            left, slope_left = middle, slope
-            if side == 1:
-                slope_right *= 0.5
-            side = 1
-        else:
-            right, slope_right = middle, slope
-            if side == -1:
-                slope_left *= 0.5
-            side = -1
-    return np.exp(middle)
 
 
 @kernel

@@ -65,10 +65,9 @@ def enclose_opened(
     """The same for a graph that is open; `start` is a ratio near the peak, if one is known."""
     profile, bounds, extra = problem.profile(k), problem.ratio_bounds, slack(problem)
     if problem.sigmas is not None:
-        sigma0, sigma2 = problem.sigmas
-        logdet = opened.logdet(sigma2 / sigma0)
-        value = profile.value_at(sigma0, sigma2 / sigma0, logdet)
-        optimum = Optimum(value, sigma0, sigma2, False)
+        logdet = opened.logdet(problem.ratio)
+        value = profile.value_at(problem.sigmas[0], problem.ratio, logdet)
+        optimum = Optimum(value, *problem.sigmas, at_bound=False)
         return Enclosure(k, optimum, value + extra, True, 1, logdet)
     ratio = opened.peak(profile.norm, profile.roughness, bounds)
     if ratio is not None:
@@ -100,6 +99,5 @@ def enclose_chunk(problem: Problem, ks: np.ndarray) -> list[Enclosure]:
     found: list[Enclosure] = []
     for k in ks[::-1].tolist():
         start = found[-1].optimum.ratio if found else None
-        opened = open_graph(problem.pairs, k, problem.plan, problem.values)
-        found.append(enclose_opened(problem, k, opened, start=start))
+        found.append(enclose(problem, k, start=start))
     return found[::-1]

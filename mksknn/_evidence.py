@@ -191,7 +191,6 @@ def evaluate_all(problem: Problem, executor: Executor | None, progress: bool) ->
         executor=executor,
         threads=problem.plan.side_by_side(problem.ks, problem.values),
         progress=progress,
-        name="evaluating",
     )
     return [one for chunk in found for one in chunk]
 
@@ -286,9 +285,8 @@ def log_evidence(
     )
     problem = question.problem(*next(question.candidates()))
     assert problem.sigmas is not None
-    k, (sigma0, sigma2) = int(problem.ks[0]), problem.sigmas
-    profile, ratio = problem.profile(k), sigma2 / sigma0
-    opened = open_graph(problem.pairs, k, problem.plan, ONE)
+    k, sigma0, ratio = int(problem.ks[0]), problem.sigmas[0], problem.ratio
+    profile, opened = problem.profile(k), open_graph(problem.pairs, k, problem.plan, ONE)
     value = profile.value_at(sigma0, ratio, opened.logdet(ratio))
     if not check_flag(return_gradient, "return_gradient"):
         return value

@@ -19,7 +19,7 @@ from ._jit import kernel
 from ._metrics import Metric
 from ._names import GRAPHS, Graph, MetricName
 from ._neighbors import Neighbors, nearest_of
-from ._order import copy_into
+from ._order import copy_into, places_in
 from ._threads import run_blocks
 from ._validation import check_memory, one_of
 
@@ -222,9 +222,7 @@ def gathered(pairs: Pairs) -> Pairs:
     near = slice(0, pairs.count[min(_NEAR, pairs.k_max)])
     ends = pairs.rows[near], pairs.columns[near]
     near_graph = csr_array((np.ones(len(ends[0]), np.int8), ends), shape=(pairs.n, pairs.n))
-    order = reverse_cuthill_mckee(near_graph + near_graph.T, symmetric_mode=True)
-    place = np.empty(pairs.n, np.int32)
-    place[order] = np.arange(pairs.n, dtype=np.int32)
+    place = places_in(reverse_cuthill_mckee(near_graph + near_graph.T, symmetric_mode=True))
     return replace(pairs, rows=place[pairs.rows], columns=place[pairs.columns])
 
 
@@ -262,15 +260,14 @@ def _mutual_pairs(indices):
     return rows, columns, count
 
 
-def sparse_laplacian(pairs: Pairs, k: int, kept: np.ndarray | None = None) -> csc_array:
+def sparse_laplacian(pairs: Pairs, k: int, kept: np.ndarray) -> csc_array:
     """The lower triangle of L_k, every diagonal entry present (CHOLMOD reads that half only).
 
-    `kept` says which rows and columns to keep, by default all.
+    `kept` says which rows and columns to keep.
     """
-    edges, degree = pairs.count[k], degrees(pairs, k)
-    kept = np.ones(pairs.n, np.bool_) if kept is None else kept
+    edges = pairs.count[k]
     number = np.where(kept, np.cumsum(kept) - 1, -1).astype(np.int32)
-    diagonal = degree[kept].astype(np.float64)
+    diagonal = degrees(pairs, k)[kept].astype(np.float64)
     parts = _lower_columns(number[pairs.rows[:edges]], number[pairs.columns[:edges]], diagonal)
     return csc_array(parts, shape=(len(diagonal), len(diagonal)))
 
@@ -447,39 +444,29 @@ def _find_components(rows, columns, parent, label):
             label[i] = label[root]
 
 
-def roughness(pairs: Pairs, Y: np.ndarray) -> np.ndarray:
-    """q_k = tr(Y' L_k Y) for k = 0..k_max: the sum over edges of |y_i - y_j|^2."""
+def roughness(pairs: Pairs, targets: np.ndarray) -> np.ndarray:
+    """The sum over the edges of each graph, k = 0..k_max, of |y_i - y_j|^2, a row of values each;
+    of class numbers, that of the weights between different ones.
+    """
     out = np.zeros(len(pairs.count))
-    _sum_squares(pairs.rows, pairs.columns, pairs.count, Y, out)
+    _sum_squares(pairs.rows, pairs.columns, pairs.count, targets, out)
     return out
 
 
 @kernel
-def _sum_squares(rows, columns, count, Y, out):
+def _sum_squares(rows, columns, count, targets, out):
+    """Targets are values in two dimensions or class numbers in one: compiled for each by itself."""
     for k in range(1, count.shape[0]):
-        total = 0.0
+        total, unequal = 0.0, 0
         for e in range(count[k - 1], count[k]):
             i, j = rows[e], columns[e]
-            for c in range(Y.shape[1]):
-                step = Y[i, c] - Y[j, c]
-                total += step * step
-        out[k] = out[k - 1] + total
-
-
-def unequal_edges(pairs: Pairs, codes: np.ndarray) -> np.ndarray:
-    """Weight of the edges between different classes, for k = 0..k_max."""
-    out = np.zeros(len(pairs.count))
-    _count_unequal(pairs.rows, pairs.columns, pairs.count, codes, out)
-    return out
-
-
-@kernel
-def _count_unequal(rows, columns, count, codes, out):
-    for k in range(1, count.shape[0]):
-        unequal = 0
-        for e in range(count[k - 1], count[k]):
-            unequal += codes[rows[e]] != codes[columns[e]]
-        out[k] = out[k - 1] + unequal
+            if targets.ndim == 2:
+                for c in range(targets.shape[1]):
+                    step = targets[i, c] - targets[j, c]
+                    total += step * step
+            else:
+                unequal += targets[i] != targets[j]
+        out[k] = out[k - 1] + (total + unequal)
 
 
 def resistance_sums(

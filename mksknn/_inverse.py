@@ -12,6 +12,7 @@ import numpy as np
 from scipy.sparse import csc_array
 
 from ._jit import kernel
+from ._order import places_in
 
 
 def inverse_entries(
@@ -28,11 +29,10 @@ def inverse_entries(
     order = _postorder(starts, indices)
     if (order[1:] < order[:-1]).any():
         n = len(order)
-        place = np.empty(n, np.int64)
-        place[order] = np.arange(n)
         lower = csc_array((values, indices, starts), shape=(n, n))[order][:, order]
         lower.sort_indices()
         starts, indices, values = lower.indptr, lower.indices, lower.data
+        place = places_in(order)
         rows, columns = place[rows], place[columns]
     first, parent = _supernodes(starts, indices)
     inverse = _takahashi(starts, indices, values, first, parent)

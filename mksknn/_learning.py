@@ -207,9 +207,8 @@ def _sample(targets: Targets) -> np.ndarray:
 
 def _subset(targets: Targets, chosen: np.ndarray) -> Targets:
     """The targets of some points, encoded again: their mean and their classes may differ."""
-    y = targets.values if targets.regression else targets.codes
     task: Task = "regression" if targets.regression else "classification"
-    return encode(y[chosen], len(chosen), task, "auto", True)
+    return encode(targets.numbers[chosen], len(chosen), task, "auto", True)
 
 
 def _spread(points: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -294,19 +293,13 @@ class _Data:
 
     def log_score(self, one: np.ndarray) -> float:
         """The leave-one-out log score after a map, averaged over k."""
-        points, k_max = self.points @ one, self.judge.k_max
-        found = posterior(points, self.labels, weights="loo_log", graph=self.graph, k_max=k_max)
-        return found.log_total
+        points, y, k_max = self.points @ one, self.targets.numbers, self.judge.k_max
+        return posterior(points, y, weights="loo_log", graph=self.graph, k_max=k_max).log_total
 
     def left_out(self, one: np.ndarray, rows: np.ndarray) -> np.ndarray:
         """What makes up the leave-one-out log score of some points after a map."""
         pairs = self.judge.rank(squared(self.points @ one), min(_LARGE, self.judge.k_max))
         return self.judge.left_out(pairs, rows, self.graph != "knn")
-
-    @property
-    def labels(self) -> np.ndarray:
-        """Targets for a public function."""
-        return self.targets.values if self.targets.regression else self.targets.codes
 
     def part(self, rows: np.ndarray) -> _Data:
         """Some of the points."""
@@ -393,7 +386,7 @@ def _folds(data: _Data) -> list[np.ndarray]:
     count = min(_MOST_FOLDS, max(_FOLDS, _SPENT // n))
     folds = [np.sort(order[at::count]) for at in range(count)]
     for rows in folds:
-        labels, points = (np.delete(of, rows, axis=0) for of in (data.labels, data.points))
-        if (labels == labels[0]).all() or (points == points[0]).all():
+        left = (np.delete(of, rows, axis=0) for of in (data.targets.numbers, data.points))
+        if any((one == one[0]).all() for one in left):
             return []
     return folds

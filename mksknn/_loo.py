@@ -27,8 +27,9 @@ from ._graphs import Pairs, pairs_by_rank
 from ._jit import kernel
 from ._metrics import Metric
 from ._names import Graph, MetricName, Task
-from ._neighbors import Neighbors
-from ._problem import RATIO_BOUNDS, Profile, Question, Ranking, pose
+from ._neighbors import Neighbors, Ranking
+from ._order import copy_into
+from ._problem import RATIO_BOUNDS, Profile, Question, pose
 from ._targets import Targets
 from ._threads import run_blocks
 from ._validation import check_memory
@@ -212,7 +213,7 @@ class Scored:
 
     def profile(self, k: int) -> Profile:
         """The evidence of graph k."""
-        return Profile.of(self.targets, self.roughness[k])
+        return Profile.of(self.targets, float(self.roughness[k]))
 
 
 def score(question: Question, ranking: Ranking, graph: Graph, *, log_score: bool = True) -> Scored:
@@ -608,13 +609,6 @@ def _log_sums(x, h, r):
 
 
 @kernel
-def _copy(node, into):
-    """Copy a node (slices would do it too, and take far longer to compile)."""
-    for c in range(9):
-        into[c] = node[c]
-
-
-@kernel
 def _slopes(f, node):
     """First and second derivative of S in log r."""
     r = node[_R]
@@ -649,7 +643,7 @@ def _climb(f, node, left, right, trial):
             step *= 0.25
         if not climbed:
             break
-        _copy(trial, node)
+        copy_into(trial, node)
         if abs(step) < 1e-6:  # Newton's method squares it: what is left is lost in rounding
             break
         stride = 2.0 * abs(step) + 1.0
@@ -668,7 +662,7 @@ def _highest(f, start, ends, best, trial):
     _evaluate(f, f.left, ends[0])
     for c in (-1, 0):
         if ends[c, _S] > best[_S]:
-            _copy(ends[c], best)
+            copy_into(ends[c], best)
             _climb(f, best, f.left, f.right, trial)
 
 
@@ -687,14 +681,14 @@ def _branch_and_bound(f, level, start):
 
     # Cells: a narrow one on either side of the maximum, where S can be shown concave, and the rest
     _evaluate(f, max(best[_T] - _BESIDE, f.left), ends[1])
-    _copy(best, ends[2])
+    copy_into(best, ends[2])
     _evaluate(f, min(best[_T] + _BESIDE, f.right), ends[3])
     stack = np.empty((256, 2, 9))  # depth first: one more per halving, of which _NARROW allows 50
     size = 0
     for c in range(4):
         if ends[c, _T] < ends[c + 1, _T]:
-            _copy(ends[c], stack[size, 0])
-            _copy(ends[c + 1], stack[size, 1])
+            copy_into(ends[c], stack[size, 0])
+            copy_into(ends[c + 1], stack[size, 1])
             size += 1
     while size > 0:
         size -= 1
@@ -706,19 +700,19 @@ def _branch_and_bound(f, level, start):
             # one maximum: where the best was found, at an end, or to be found between
             known = a[_T] <= best[_T] <= b[_T]
             if not known and a[_A1] > a[_B1] and b[_A1] < b[_B1]:
-                _copy(a if a[_S] > b[_S] else b, middle)
+                copy_into(a if a[_S] > b[_S] else b, middle)
                 _climb(f, middle, a[_T], b[_T], trial)
                 if middle[_S] > best[_S]:
-                    _copy(middle, best)
+                    copy_into(middle, best)
             continue
         _evaluate(f, 0.5 * (a[_T] + b[_T]), middle)
-        _copy(middle, stack[size + 1, 0])
-        _copy(b, stack[size + 1, 1])
-        _copy(middle, b)
+        copy_into(middle, stack[size + 1, 0])
+        copy_into(b, stack[size + 1, 1])
+        copy_into(middle, b)
         size += 2
         if middle[_S] > best[_S] + slack:
             _climb(f, middle, f.left, f.right, trial)
-            _copy(middle, best)
+            copy_into(middle, best)
     return best[_S] + level, best[_R]
 
 

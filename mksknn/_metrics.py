@@ -138,13 +138,19 @@ def check_metric(metric: object) -> MetricName | Metric:
     return metric if isinstance(metric, Metric) else one_of(metric, METRICS, "metric")
 
 
-def points_and_name(X: object, metric: MetricName | Metric) -> tuple[np.ndarray, MetricName]:
-    """The points to rank, checked and mapped, and the name of the distance between them."""
+def points_and_name(
+    X: object, metric: MetricName | Metric
+) -> tuple[np.ndarray, MetricName, np.ndarray]:
+    """The points to rank, checked and mapped; the name of the distance between them; and the points
+    as they were before they were mapped.
+    """
     if isinstance(metric, Metric):
         metric.check_columns(X, "X")
-        mapped = metric.map(check_points(X))
-        return check_points(mapped, "euclidean", "X in the metric"), "euclidean"
-    return check_points(X, metric), metric
+        points = check_points(X)
+        mapped = check_points(metric.map(points), "euclidean", "X in the metric")
+        return mapped, "euclidean", points
+    points = check_points(X, metric)
+    return points, metric, points
 
 
 def column_names(X: object) -> tuple[str, ...] | None:

@@ -4,7 +4,8 @@ Every route takes its distances from `_distances`, so all routes return the same
 
 - the full ranking sorts whole rows;
 - the top k_max in few dimensions come from a k-d tree, in many from a scan in which matrix products
-  rule pairs out; in both, exact distances decide, ties at the edge included.
+  rule pairs out; in both, exact distances decide, ties at the edge included;
+- where neither pays, they are picked from whole rows.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from ._distances import Space
 from ._metrics import Metric, check_metric, points_and_name
 from ._order import rank_rows, select_rows
 from ._products import Products, Target, scan
-from ._threads import one_thread_each, run_blocks, thread_count
+from ._threads import run_blocks, thread_count
 from ._tree import build_tree, rank_tree
 from ._validation import check_k, check_k_max, check_lists, check_memory
 
@@ -99,7 +100,7 @@ def neighbors(
     [[1.0, 2.0], [1.0, 1.0], [1.0, 2.0], [2.0, 3.0]]
     """
     metric = check_metric(metric)
-    points, name = points_and_name(X, metric)
+    points, name = points_and_name(X, metric)[:2]
     return replace(rank(points, check_k_max(k_max, len(points)), name), metric=metric)
 
 
@@ -143,13 +144,39 @@ def as_neighbors(indices: ArrayLike, distances: ArrayLike | None = None) -> Neig
 
 def nearest_of(X: ArrayLike | Neighbors, k: object, metric: MetricName | Metric) -> Neighbors:
     """The k nearest neighbours of each point: ranked now, or the first of those that are given."""
-    if not isinstance(X, Neighbors):
-        points, name = points_and_name(X, check_metric(metric))
-        return rank(points, check_k(k, len(points)), name)
-    check_ranked_by(X, [metric])
-    n, k_max = X.indices.shape
-    check_width(check_k(k, n), k_max, "k")
-    return first_columns(X, check_k(k, n))
+    if isinstance(X, Neighbors):
+        check_ranked_by(X, [metric])
+    ranking = Ranking(X, check_metric(metric))
+    k = check_k(k, ranking.n)
+    check_width(k, ranking.most, "k")
+    return ranking.to(k)
+
+
+class Ranking:
+    """Points and their metric, ranked once to each depth that is needed; or lists as given."""
+
+    def __init__(self, X: object, metric: MetricName | Metric) -> None:
+        self._deepest: Neighbors | None = None
+        if isinstance(X, Neighbors):
+            self._deepest, self.metric = X, X.metric
+            self.points = None
+            self.n, self.most = len(X.indices), X.indices.shape[1]
+            return
+        self.metric = metric
+        self.points, self.name = points_and_name(X, metric)[:2]
+        self.n = len(self.points)
+        self.most = self.n - 1
+
+    def to(self, depth: int) -> Neighbors:
+        """The nearest neighbours of each point."""
+        known = self._deepest
+        if known is None or known.indices.shape[1] < depth:
+            assert self.points is not None
+            known = self._deepest = rank(self.points, depth, self.name)
+        if known.indices.shape[1] == depth:
+            return known
+        nearest = np.ascontiguousarray(known.indices[:, :depth])
+        return Neighbors(nearest, np.ascontiguousarray(known.distances[:, :depth]), known.metric)
 
 
 def check_ranked_by(X: Neighbors, metrics: Sequence[object]) -> None:
@@ -169,14 +196,6 @@ def check_width(k: int, most: int, name: str) -> None:
         )
 
 
-def first_columns(ranked: Neighbors, k: int) -> Neighbors:
-    """The k nearest out of longer lists."""
-    if ranked.indices.shape[1] == k:
-        return ranked
-    nearest = np.ascontiguousarray(ranked.indices[:, :k])
-    return Neighbors(nearest, np.ascontiguousarray(ranked.distances[:, :k]), ranked.metric)
-
-
 def rank(points: np.ndarray, k_max: int, metric: MetricName, route: str | None = None) -> Neighbors:
     """Rank validated points; `route` ("sort", "scan" or "tree") is for tests and benchmarks."""
     n = len(points)
@@ -189,12 +208,12 @@ def rank(points: np.ndarray, k_max: int, metric: MetricName, route: str | None =
     indices = np.empty((n, k_max), np.int32)
     distances = np.empty((n, k_max))
     route = route or choose_route(n, k_max, space)
-    if route == "sort":
-        _sort_rows(space, indices, distances)
-    elif route == "scan":
+    if route == "tree":
+        _search_tree(space, indices, distances)
+    elif route == "scan" and prunes(space):
         _scan(space, indices, distances)
     else:
-        _search_tree(space, indices, distances)
+        _rank_whole_rows(space, indices, distances, sort=route == "sort")
     return Neighbors(indices, distances, metric)
 
 
@@ -231,20 +250,19 @@ def choose_route(n: int, k_max: int, space: Space) -> str:
         space.metric in ("euclidean", "manhattan", "chebyshev")
         and space.points.shape[1] <= _TREE_DIMENSIONS
         and n >= _TREE_SIZE
-        and k_max <= n // 32
     ):
         return "tree"
     return "scan"
 
 
 # ---------------------------------------------------------------------------------------------
-# Full ranking: NumPy's vectorised integer sort on keys that hold distance and index
+# Whole rows of distances
 
 SORT_BLOCK = 2**17  # entries per block of rows: 1 MB of distances and 1 MB of keys
 
 
-def _sort_rows(space: Space, indices: np.ndarray, distances: np.ndarray) -> None:
-    """Rank whole rows, and keep as many neighbours as `indices` has columns."""
+def _rank_whole_rows(space: Space, indices: np.ndarray, distances: np.ndarray, sort: bool) -> None:
+    """The nearest in whole rows, as many as `indices` has columns: all sorted, or these picked."""
     n = len(indices)
     rows = max(1, SORT_BLOCK // n)
     # Each thread writes into the same pages again and again. At 5,000 points, new ones for every
@@ -254,15 +272,18 @@ def _sort_rows(space: Space, indices: np.ndarray, distances: np.ndarray) -> None
     def work(start: int, stop: int) -> None:
         if not hasattr(own, "block"):
             own.block, own.keys = np.empty((rows, n)), np.empty((rows, n), np.uint64)
-        block, keys = own.block[: stop - start], own.keys[: stop - start]
+        block, out = own.block[: stop - start], (indices[start:stop], distances[start:stop])
         space.distances(space.points[start:stop], block)
-        rank_rows(block, start, indices[start:stop], distances[start:stop], keys)
+        if sort:
+            rank_rows(block, start, *out, own.keys[: stop - start])
+        else:
+            select_rows(block, start, *out)
 
     run_blocks(work, n, rows)
 
 
 # ---------------------------------------------------------------------------------------------
-# Top k_max by a scan over all pairs
+# Top k_max by a scan over all pairs, in which matrix products rule most out
 
 SCAN_ROWS = 128
 _PRUNE_DIMENSIONS = 4  # below, the distances cost no more than the products that would prune them
@@ -275,26 +296,14 @@ def prunes(space: Space) -> bool:
 
 def _scan(space: Space, indices: np.ndarray, distances: np.ndarray) -> None:
     """Top k of every point among all others."""
-    points = space.points
-    if prunes(space):
-        products = Products(space, indices.shape[1])
-        target = Target(points, space.lengths, np.empty(0), space.code)
+    products = Products(space, indices.shape[1])
+    target = Target(space.points, space.lengths, np.empty(0), space.code)
 
-        def work(start: int, stop: int) -> None:
-            new = points[start:stop]
-            out = indices[start:stop], distances[start:stop]
-            scan(products.tiles, target, products.shadows(new), new, start, *out)
+    def work(start: int, stop: int) -> None:
+        new, out = space.points[start:stop], (indices[start:stop], distances[start:stop])
+        scan(products.tiles, target, products.shadows(new), new, start, *out)
 
-        rows = SCAN_ROWS
-    else:
-
-        def work(start: int, stop: int) -> None:
-            block = space.distances(points[start:stop])
-            select_rows(block, start, indices[start:stop], distances[start:stop])
-
-        rows = max(1, SORT_BLOCK // len(points))
-    with one_thread_each():
-        run_blocks(work, len(points), rows)
+    run_blocks(work, len(indices), SCAN_ROWS)
 
 
 # ---------------------------------------------------------------------------------------------

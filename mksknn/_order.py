@@ -151,6 +151,13 @@ def _unpack_keys(keys, n_keys, block, bits, indices, distances, mixed):
     return found
 
 
+def places_in(order: np.ndarray) -> np.ndarray:
+    """The place of each in an order of them all: the inverse permutation."""
+    out = np.empty(len(order), np.int32)
+    out[order] = np.arange(len(order), dtype=np.int32)
+    return out
+
+
 @kernel
 def copy_into(source, target):
     """``target[:] = source``, for which Numba would compile a message about their shapes: 2 s."""

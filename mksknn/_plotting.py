@@ -217,9 +217,7 @@ class _Drawn:
     values: np.ndarray
     unbounded: np.ndarray
     window: tuple[float, float]
-    above: Line2D
-    below: Line2D
-    inside: Line2D
+    marks: list[Line2D]  # of values above, below and inside the picture
     best: Any = None  # a Line2D
 
 
@@ -238,8 +236,8 @@ def _draw_line(
     marks = [ax.plot([], [], sign, clip_on=False, **style)[0] for sign in "^v^"]
     for mark in marks:
         mark.set_in_layout(False)
-    line.drawn = _Drawn(k, values, unbounded, _window(values, unbounded, lowest_wins), *marks)
-    line.drawn.inside.set_markerfacecolor("white")
+    marks[-1].set_markerfacecolor("white")
+    line.drawn = _Drawn(k, values, unbounded, _window(values, unbounded, lowest_wins), marks)
     return line
 
 
@@ -315,7 +313,7 @@ def _fit(ax: Axes) -> None:
     for curve in curves:
         above, below = curve.values > high, curve.values < low
         inside = curve.unbounded & ~above & ~below
-        for mark, there in ((curve.above, above), (curve.below, below), (curve.inside, inside)):
+        for mark, there in zip(curve.marks, (above, below, inside), strict=True):
             _place(ax, mark, curve.k[there], curve.values[there])
             name = _UNBOUNDED if (curve.unbounded & there).any() else "beyond the picture"
             mark.set_label("_" if name in named or not there.any() else name)

@@ -13,6 +13,7 @@ evidence of a k bound its marginal too, and k whose bounds are low enough are ne
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -33,8 +34,8 @@ from ._names import (
     Weights,
 )
 from ._plan import INTEGRAL
-from ._problem import RATIO_BOUNDS, Problem, Question, Ranking, pose
-from ._quadrature import Skipped, Slice, sigma0_integral, slice_graph
+from ._problem import RATIO_BOUNDS, Problem, Question, pose
+from ._quadrature import Slice, slice_graph
 from ._race import ENCLOSED, Standing, first_depth
 from ._threads import Executor, Progress, map_chunks, progress_bar
 from ._validation import check_executor, check_flag, one_of
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike
 
-    from ._neighbors import Neighbors
+    from ._neighbors import Neighbors, Ranking
 
 _LEVEL = 0.95  # of the intervals
 # Whole k that carry less than this between them are left out of predictions, so that the search for
@@ -269,9 +270,10 @@ def posterior(
     found = []
     for ranking, one_graph in question.candidates():
         if by_evidence:
-            found.append(_by_evidence(question, ranking, one_graph, allowance, executor, progress))
+            fields = _by_evidence(question, ranking, one_graph, allowance, executor, progress)
         else:
-            found.append(_by_loo(question, ranking, one_graph))
+            fields = _by_loo(question, ranking, one_graph)
+        found.append({"graph": one_graph, "metric": ranking.metric, **fields})
     best = max(found, key=lambda one: one["log_total"])  # the first among equals
     return Posterior(
         compared={(one["graph"], one["metric"]): one["log_total"] for one in found},
@@ -311,7 +313,7 @@ def _by_evidence(
         depth = first_depth(question, ranking) if allowance > 0.0 else None
         sweep = _Sweep(question.problem(ranking, graph, depth), executor, bar)
         sweep.run(allowance)
-    return _summarise(sweep, ranking)
+    return _summarise(sweep)
 
 
 class _Sweep:
@@ -320,7 +322,7 @@ class _Sweep:
     def __init__(self, problem: Problem, executor: Executor | None, progress: Progress) -> None:
         self.standing = Standing(problem, executor, progress)
         self.slices: dict[int, Slice] = {}  # by position
-        self.extra = sigma0_integral(problem)
+        self.extra = problem.targets.sigma0_integral
 
     def run(self, allowance: float) -> None:
         """Integrate k in the order of their bounds until the rest is proven to be negligible.
@@ -368,8 +370,8 @@ class _Sweep:
         problem = standing.problem
         ks = problem.ks[positions]
         made = map_chunks(
-            _slice_above,
-            (problem.for_workers(), floor),
+            functools.partial(slice_graph, floor=floor),
+            problem.for_workers(),
             ks.tolist(),
             executor=standing.executor,
             threads=problem.plan.side_by_side(ks, INTEGRAL),
@@ -386,12 +388,7 @@ class _Sweep:
         return float(np.logaddexp.reduce([one.log_marginal for one in self.slices.values()]))
 
 
-def _slice_above(shared: tuple[Problem, float], k: int) -> Slice | Skipped:
-    problem, floor = shared
-    return slice_graph(problem, k, floor)
-
-
-def _summarise(sweep: _Sweep, ranking: Ranking) -> dict[str, Any]:
+def _summarise(sweep: _Sweep) -> dict[str, Any]:
     """The fields of a Posterior, from its slices."""
     standing = sweep.standing
     problem = standing.problem
@@ -427,8 +424,6 @@ def _summarise(sweep: _Sweep, ranking: Ranking) -> dict[str, Any]:
         "at_bound": at_bound,
         "log_total": log_sum - math.log(len(ks)),
         "error": max(one.error for one in sweep.slices.values()),
-        "graph": problem.pairs.graph,
-        "metric": ranking.metric,
     }
 
 
@@ -502,7 +497,4 @@ def _by_loo(question: Question, ranking: Ranking, graph: Graph) -> dict[str, Any
         "skipped_mass": 0.0,
         "at_bound": np.isin(ratio, question.ratio_bounds),
         "log_total": log_sum - math.log(len(ks)),
-        "error": 0.0,
-        "graph": graph,
-        "metric": ranking.metric,
     }

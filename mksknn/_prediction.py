@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from . import _archive
-from ._metrics import Metric, check_columns, check_metric, column_names
+from ._metrics import Metric, check_columns, check_metric, column_names, points_and_name
 from ._names import GRAPHS, METRICS, TIES, Graph, MetricName, Task, Ties
 from ._posterior import Posterior
 from ._queries import Index, Links
@@ -253,13 +253,8 @@ def prepare(
         graph, metric, center = model.graph, model.metric or metric, model.center
     graph = one_of("symmetric" if graph is None else graph, GRAPHS, "graph")
     metric = check_metric("euclidean" if metric is None else metric)
-    name = "euclidean" if isinstance(metric, Metric) else metric
-    columns = column_names(X)
-    raw = points = check_points(X, name)
-    if isinstance(metric, Metric):
-        metric.check_columns(X, "X")
-        columns = columns or metric.columns
-        points = check_points(metric.map(raw), name, "X in the metric")
+    points, name, raw = points_and_name(X, metric)
+    learned_on = metric.columns if isinstance(metric, Metric) else None
     targets = encode(y, len(points), task, "auto", center)
     if model is None:
         blend = _blend_of_sigmas(k, graph, sigma0, sigma2, len(points))
@@ -270,7 +265,7 @@ def prepare(
         metric=metric,
         ties=ties,
         binary=model is not None and model.formulation == "binary",
-        columns=columns,
+        columns=column_names(X) or learned_on,
         blend=blend,
         voters=targets,
         index=Index(points, blend.ks, graph, name),

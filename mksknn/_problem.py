@@ -10,11 +10,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import Any, TypeVar
 
 import numpy as np
 
 from ._graphs import Pairs, gathered, pairs_by_rank
-from ._metrics import Metric, check_metric, points_and_name
+from ._metrics import Metric, check_metric
 from ._names import (
     BACKENDS,
     EVIDENCE_GRAPHS,
@@ -26,7 +27,7 @@ from ._names import (
     MetricName,
     Task,
 )
-from ._neighbors import Neighbors, check_ranked_by, check_width, first_columns, rank
+from ._neighbors import Neighbors, Ranking, check_ranked_by, check_width
 from ._plan import ONE, SEARCH, Orders, Plan, make_plan
 from ._targets import Targets, encode
 from ._validation import check_k, check_ks, check_ratio_bounds, check_sigmas, free_memory, one_of
@@ -34,6 +35,8 @@ from ._validation import check_k, check_ks, check_ratio_bounds, check_sigmas, fr
 RATIO_BOUNDS = (1e-6, 1e6)
 _RATIOS = (1e-100, 1e100)  # products of a pivot and of squares of these still fit in a float
 LOG_2PI = math.log(2.0 * math.pi)
+
+_Numbers = TypeVar("_Numbers", float, np.ndarray)
 
 
 @dataclass(frozen=True)
@@ -62,12 +65,12 @@ class Profile:
     m: int
     norm: float  # s
     constant: float
-    roughness: float  # q
+    roughness: Any  # q; of several graphs at once, an array
 
     @classmethod
-    def of(cls, targets: Targets, roughness: float) -> Profile:
+    def of(cls, targets: Targets, roughness: float | np.ndarray) -> Profile:
         """The evidence of these targets, of this roughness on the graph."""
-        return cls(targets.n, targets.m, targets.norm, targets.constant, float(roughness))
+        return cls(targets.n, targets.m, targets.norm, targets.constant, roughness)
 
     def value(self, ratio: float, logdet: float) -> float:
         """Log evidence at the best sigma0 for this ratio."""
@@ -75,10 +78,9 @@ class Profile:
 
     def values(self, ratios: np.ndarray, logdets: np.ndarray) -> np.ndarray:
         """The same for several ratios."""
-        heights = logdets - self.n * np.log(self.roughness + ratios * self.norm)
-        return 0.5 * self.m * (heights + self._level) + self.constant
+        return self.evidence(logdets - self.n * np.log(self.roughness + ratios * self.norm))
 
-    def evidence(self, height: float) -> float:
+    def evidence(self, height: _Numbers) -> _Numbers:
         """Log evidence where log|L + r I| - n log(q + r s) has this height."""
         return 0.5 * self.m * (height + self._level) + self.constant
 
@@ -91,7 +93,7 @@ class Profile:
         sigma0 = self.sigma0(ratio)
         return Optimum(self.value(ratio, logdet), sigma0, ratio * sigma0, ratio in bounds)
 
-    def value_at(self, sigma0: float, ratio: float, logdet: float) -> float:
+    def value_at(self, sigma0: float, ratio: float, logdet: _Numbers) -> _Numbers:
         """Log evidence at a given sigma0."""
         determinant = 0.5 * self.m * (self.n * math.log(sigma0) + logdet - self.n * LOG_2PI)
         return determinant - 0.5 * sigma0 * self._denominator(ratio) + self.constant
@@ -106,30 +108,6 @@ class Profile:
 
     def _denominator(self, ratio: float) -> float:
         return self.roughness + ratio * self.norm
-
-
-class Ranking:
-    """Points and their metric, ranked once to each depth that is needed; or lists as given."""
-
-    def __init__(self, X: object, metric: MetricName | Metric) -> None:
-        self._deepest: Neighbors | None = None
-        if isinstance(X, Neighbors):
-            self._deepest, self.metric = X, X.metric
-            self.points = None
-            self.n, self.most = len(X.indices), X.indices.shape[1]
-            return
-        self.metric = metric
-        self.points, self.name = points_and_name(X, metric)
-        self.n = len(self.points)
-        self.most = self.n - 1
-
-    def to(self, depth: int) -> Neighbors:
-        """The nearest neighbours of each point."""
-        known = self._deepest
-        if known is None or known.indices.shape[1] < depth:
-            assert self.points is not None
-            known = self._deepest = rank(self.points, depth, self.name)
-        return first_columns(known, depth)
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,13 +130,19 @@ class Problem:
         return SEARCH if self.sigmas is None else ONE
 
     @property
+    def ratio(self) -> float:
+        """sigma2 / sigma0, where they are given."""
+        assert self.sigmas is not None
+        return self.sigmas[1] / self.sigmas[0]
+
+    @property
     def depth(self) -> int:
         """The largest k whose graph is at hand."""
         return self.pairs.k_max
 
     def profile(self, k: int) -> Profile:
         """The evidence of graph k."""
-        return Profile.of(self.targets, self.roughness[k])
+        return Profile.of(self.targets, float(self.roughness[k]))
 
     def deepened(self, depth: int) -> Problem:
         """The same problem with more of the graphs at hand."""

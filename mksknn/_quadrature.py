@@ -134,7 +134,7 @@ def slice_graph(problem: Problem, k: int, floor: float = -math.inf) -> Slice | S
     beyond = float(np.exp(integral.heights - integral.log) @ sizes)
     return Slice(
         log_marginal=found.lower
-        + sigma0_integral(problem)
+        + problem.targets.sigma0_integral
         + integral.log
         - math.log(density.ceiling - density.bottom),
         t=integral.t,
@@ -144,12 +144,6 @@ def slice_graph(problem: Problem, k: int, floor: float = -math.inf) -> Slice | S
         at_bound=bool((integral.heights[sizes == 0.0] > math.log(_PILED)).any()),
         error=integral.error + beyond,
     )
-
-
-def sigma0_integral(problem: Problem) -> float:
-    """What integrating sigma0 out adds to the profile: the same for every k."""
-    a = 0.5 * problem.targets.m * problem.targets.n
-    return math.lgamma(a) - a * math.log(a) + a
 
 
 # ---------------------------------------------------------------------------------------------

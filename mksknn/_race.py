@@ -23,8 +23,9 @@ from ._bounds import (
     tail_bounds,
 )
 from ._enclosures import Enclosure, enclose
+from ._neighbors import Ranking
 from ._plan import ONE, open_graph
-from ._problem import Problem, Question, Ranking
+from ._problem import Problem, Question
 from ._spectra import Triangles
 from ._tails import bound_tail
 from ._threads import Progress, map_chunks, run_pieces
@@ -272,7 +273,7 @@ class Standing:
         if at in self.enclosed:
             ratio = (1.0 if by_peak else _ABOVE) * self.enclosed[at].optimum.ratio
         elif problem.sigmas is not None:
-            ratio = problem.sigmas[1] / problem.sigmas[0]
+            ratio = problem.ratio
         else:
             ratio = _ABOVE * self._foretell(k)[1]
         ratio = min(max(ratio, problem.ratio_bounds[0]), problem.ratio_bounds[1])

@@ -199,9 +199,7 @@ class Judge:
             state.value + math.log(width[state.at[0]] * cell / self.k_max)
             for state in Grid(self, squares).climb(near, _FADED)
         ]
-        half = 0.5 * self.targets.m * self.n
-        integral = math.lgamma(half) - half * math.log(half) + half
-        return float(np.logaddexp.reduce(logs)) + integral
+        return float(np.logaddexp.reduce(logs)) + self.targets.sigma0_integral
 
     def first_gain(
         self,
@@ -284,7 +282,7 @@ class Judge:
     ) -> tuple[Profile, np.ndarray]:
         """Upper bounds of the evidence at a k of the grid and some ratios."""
         t, k = self.targets, int(self.ks[a])
-        profile = Profile.of(t, t.roughness(pairs)[k])
+        profile = Profile.of(t, float(t.roughness(pairs)[k]))
         return profile, profile.values(ratios, bound_logdets(pairs, k, ratios))
 
 

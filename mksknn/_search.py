@@ -11,13 +11,14 @@ the start until the highest has lower ones, or an end, on both sides: the peak, 
 between them. Then go on at the peak of the polynomial, or where the upper bound of the profile is
 highest. Stop when that bound is within `_GAP` of the highest value, or below a floor that is given,
 or when `_BUDGET` values are spent, and then the gap that is left is reported.
+
+Where slopes cost next to nothing, `climb` is enough.
 """
 
 from __future__ import annotations
 
-import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -42,7 +43,6 @@ _ROUNDING = 2e-15  # of a log-determinant, of the sizes of the terms it is the s
 _STEEPEST = np.array([1.0, 1.0, 1.0, 1.0, 1.0, 1.8150, 4.25, 10.201, 31.0, 93.03, 345.5, 1247.5])
 
 
-@functools.cache
 def _poles(p: int) -> float:
     """No p-th derivative of log(1 + exp(x)), p >= 2, exceeds this times p!: it is a sum over poles.
 
@@ -78,18 +78,17 @@ class Curve:
         """The ratio at v."""
         return self.spectrum.top / math.expm1(-v)
 
-    def add(self, ratio: float, logdet: float) -> int:
-        """Take in a value; return its position."""
+    def add(self, ratio: float, logdet: float) -> None:
+        """Take in a value."""
         v = self.place(ratio)
         at = int(np.searchsorted(self.v, v))
         if at < len(self.v) and self.v[at] == v:
-            return at
+            return
         log = math.log(ratio + self.spectrum.top)
         one = [v, ratio, logdet, logdet - self.spectrum.n * log]
         self._take(np.insert(self._table, at, one, axis=1))
         size = abs(logdet) + self.spectrum.n * (1.0 + abs(log))
         self.noise = max(self.noise, _ROUNDING * size)
-        return at
 
     @property
     def consistent(self) -> bool:
@@ -273,6 +272,41 @@ def _slope_errors(nodes, derivatives, following, v, noise):
     return out
 
 
+def climb(slope: Callable[[float], float], bounds: tuple[float, float], width: float) -> float:
+    """The r within the bounds at which a function of one peak has it, where slopes cost little.
+
+    The slope in log r changes its sign once, from plus to minus, and the place is enclosed to a
+    width: secants (Illinois) with a bisection now and then, since a far-off end slows secants down.
+    """
+    low, high = bounds
+    left, right = math.log(low), math.log(high)
+    at_left = slope(left)
+    if at_left <= 0.0:
+        return low
+    at_right = slope(right)
+    if at_right >= 0.0:
+        return high
+    middle, side, step = left, 0, 0
+    while right - left >= width:
+        if step % 3 == 2:
+            middle = 0.5 * (left + right)
+        else:
+            middle = (left * at_right - right * at_left) / (at_right - at_left)
+        here = slope(middle)
+        if here == 0.0:
+            break
+        if here > 0.0:
+            left, at_left = middle, here
+            at_right *= 0.5 if side == 1 else 1.0
+            side = 1
+        else:
+            right, at_right = middle, here
+            at_left *= 0.5 if side == -1 else 1.0
+            side = -1
+        step += 1
+    return min(max(math.exp(middle), low), high)
+
+
 class PeakSearch:
     """The search for the r in `bounds` at which log|L + r I| - n log(roughness + r norm) peaks.
 
@@ -297,6 +331,7 @@ class PeakSearch:
         self.bounds, self.lower, self.upper = bounds, -math.inf, math.inf
         self.ratio = self.logdet = math.nan
         self._logdet, self._norm, self._roughness = opened.logdet, norm, roughness
+        self._scale = max(opened.spectrum.top * norm - roughness, 0.0)
         self._start = min(max(start, bounds[0]), bounds[1])
 
     @property
@@ -350,7 +385,7 @@ class PeakSearch:
 
     def _offset(self, v: np.ndarray) -> np.ndarray:
         """What is taken off H: the profile is H(v) - n log(q + (top s - q) z) + n log top."""
-        return offset(self.curve.spectrum, self._norm, self._roughness, v)
+        return self.curve.spectrum.n * np.log(self._roughness + self._scale * np.exp(v))
 
     def _visit(self, ratio: float, trusted: bool = False) -> None:
         """Take in the value at a ratio.
@@ -449,7 +484,7 @@ class PeakSearch:
 
     def _share(self, v: np.ndarray) -> np.ndarray:
         """The slope of the offset over n: the part of r s in q + r s, seen in v."""
-        part = _slope_scale(self.curve.spectrum, self._norm, self._roughness) * np.exp(v)
+        part = self._scale * np.exp(v)
         return part / (self._roughness + part)
 
     def _model_peak(self) -> float:
@@ -470,16 +505,6 @@ class PeakSearch:
             if abs(step) < 0.1 * _PLACE:
                 break
         return self._clip(v)
-
-
-def offset(spectrum: Spectrum, norm: float, roughness: float, v: np.ndarray) -> np.ndarray:
-    """n log(q + (top s - q) exp(v)): the profile is H less this, plus n log top."""
-    scale = _slope_scale(spectrum, norm, roughness)
-    return spectrum.n * np.log(roughness + scale * np.exp(v))
-
-
-def _slope_scale(spectrum: Spectrum, norm: float, roughness: float) -> float:
-    return max(spectrum.top * norm - roughness, 0.0)
 
 
 def _largest_bend(low: np.ndarray, high: np.ndarray) -> np.ndarray:

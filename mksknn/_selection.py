@@ -21,7 +21,7 @@ from ._names import (
     Task,
 )
 from ._plan import ONE, make_plan, open_graph
-from ._problem import RATIO_BOUNDS, Question, Ranking, pose
+from ._problem import RATIO_BOUNDS, Question, pose
 from ._race import find_best, first_depth
 from ._threads import Executor, progress_bar
 from ._validation import check_executor, check_flag, one_of
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike
 
-    from ._neighbors import Neighbors
+    from ._neighbors import Neighbors, Ranking
 
 
 @dataclass(frozen=True, eq=False)
@@ -226,9 +226,10 @@ def select_k(
     found = []
     for ranking, one_graph in question.candidates():
         if by_evidence:
-            found.append(_by_evidence(question, ranking, one_graph, executor, progress))
+            value, fields = _by_evidence(question, ranking, one_graph, executor, progress)
         else:
-            found.append(_by_loo(question, ranking, one_graph, criterion))
+            value, fields = _by_loo(question, ranking, one_graph, criterion)
+        found.append((value, {"graph": one_graph, "metric": ranking.metric, **fields}))
     best, fields = max(found, key=lambda one: one[0])  # the first among equals
     return Selection(
         formulation=question.targets.formulation,
@@ -253,10 +254,8 @@ def _by_evidence(
     return best.log_evidence, {
         "k": int(question.ks[standing.best]),
         **asdict(best),
-        "graph": graph,
         "certified": standing.certified,
         "evaluated": standing.evaluated,
-        "metric": ranking.metric,
         "margin": standing.margin,
     }
 
@@ -276,11 +275,9 @@ def _by_loo(
         "sigma0": None,
         "sigma2": None,
         "log_evidence": None,
-        "graph": graph,
         "certified": True,
         "evaluated": question.ks,
         "at_bound": False,
-        "metric": ranking.metric,
         "margin": float(scores[best] - others.max()) if len(others) else np.inf,
     }
     if by_score:

@@ -10,6 +10,7 @@ from scipy.sparse import csc_array, csc_matrix, eye_array, sparray, spmatrix, tr
 from ._cholmod import Factor, cholmod
 from ._determinants import Determinants, Resistances
 from ._graphs import Pairs, degrees, sparse_laplacian
+from ._order import places_in
 from ._validation import check_symmetric
 
 
@@ -119,10 +120,7 @@ class Cholmod(_Grounded):
         kept = np.flatnonzero(self._kept)
         if len(kept):
             kept = kept[self._factor.permutation]
-        order = np.concatenate([kept, np.flatnonzero(~self._kept)])
-        places = np.empty(len(order), np.int32)
-        places[order] = np.arange(len(order), dtype=np.int32)
-        return places
+        return places_in(np.concatenate([kept, np.flatnonzero(~self._kept)]))
 
     @property
     def order_is_dear(self) -> bool:

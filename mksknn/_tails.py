@@ -180,10 +180,9 @@ class _Seen(NamedTuple):
 
 
 def _see(space: Space, targets: Targets, bins: _Bins) -> _Seen:
-    classes = not targets.regression
-    values = targets.codes[:, None].astype(np.float64) if classes else targets.values
+    values = np.ascontiguousarray(np.atleast_2d(targets.numbers.T), np.float64)
     points = space.columns, space.points, space.lengths, space.code
-    return _Seen(*points, classes, np.ascontiguousarray(values.T), *bins)
+    return _Seen(*points, not targets.regression, values, *bins)
 
 
 def _sum_rows(seen: _Seen, ks: np.ndarray, tick: Callable[[int], None]) -> np.ndarray:

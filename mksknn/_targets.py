@@ -14,11 +14,12 @@ different classes.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 
-from ._graphs import Pairs, roughness, unequal_edges
+from ._graphs import Pairs, roughness
 from ._names import FORMULATIONS, Encoding, Formulation, Task
 from ._validation import check_flag, check_task, one_of
 
@@ -43,6 +44,11 @@ class Voters:
         """The number of classes; 0 for regression."""
         return 0 if self.classes is None else len(self.classes)
 
+    @property
+    def numbers(self) -> np.ndarray:
+        """The values, in two dimensions, or the class of each point, in one."""
+        return self.values if self.regression else self.codes
+
 
 @dataclass(frozen=True, eq=False)
 class Targets(Voters):
@@ -59,11 +65,16 @@ class Targets(Voters):
         """|Y_i - Y_j|^2 of points in two classes."""
         return 4.0 if self.formulation == "binary" else 2.0
 
+    @property
+    def sigma0_integral(self) -> float:
+        """What integrating sigma0 out adds to the profile: the same for every graph."""
+        a = 0.5 * self.m * self.n
+        return math.lgamma(a) - a * math.log(a) + a
+
     def roughness(self, pairs: Pairs) -> np.ndarray:
         """q_k = tr(Y' L_k Y) for k = 0..k_max."""
-        if self.regression:
-            return roughness(pairs, self.values)
-        return self.between * unequal_edges(pairs, self.codes)
+        found = roughness(pairs, self.numbers)
+        return found if self.regression else self.between * found
 
 
 def encode(y: object, n: int, task: Task, formulation: Formulation, center: bool) -> Targets:

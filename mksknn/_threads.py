@@ -374,13 +374,12 @@ def map_chunks(
     executor: Any = None,
     threads: bool = False,
     progress: bool = False,
-    name: str = "evaluating",
 ) -> list:
     """``[function(shared, chunk) for chunk in chunks]``, the last chunk (the costliest) first.
 
     `threads` says that `function` releases the GIL, so that threads help when there is no executor.
     """
-    with progress_bar(name, len(chunks), progress) as bar:
+    with progress_bar("evaluating", len(chunks), progress) as bar:
         if executor is not None:
             return _on_executor(executor, function, shared, chunks, bar)
         results = [None] * len(chunks)

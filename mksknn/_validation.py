@@ -89,18 +89,8 @@ def _writable(matrix: np.ndarray) -> np.ndarray:
 
 def _as_matrix(X: object, name: str, columns: int | None = None) -> np.ndarray:
     """A C-ordered float64 matrix; `columns` are known of queries, and there may be none of them."""
-    if scipy.sparse.issparse(X):
-        raise TypeError(
-            f"{name} must be a dense array; got a sparse {type(X).__name__}, which is not "
-            f"supported: pass {name}.toarray(), or a reduced dense form of it"
-        )
-    _check_masks(X, name)
-    try:
-        array = np.asarray(X)
-    except ValueError as error:
-        raise ValueError(
-            f"{name} must be a matrix of numbers, all rows of one length; got {_show(X)}"
-        ) from error
+    dense = f", which is not supported: pass {name}.toarray(), or a reduced dense form of it"
+    array = _as_array(X, name, dense, "be a matrix of numbers, all rows of one length; got")
     array = _as_real(array, name, X)
     if columns is not None and array.shape in ((0,), (0, 0)):
         return np.empty((0, columns))
@@ -199,16 +189,22 @@ def _into_numbers(value: object) -> str:
     return ": it is text, turn it into numbers (pandas.to_numeric)"
 
 
-def _check_masks(X: object, name: str) -> None:
-    """Refuse masked values, in an array, in rows of a list and as entries of them."""
-    count = _masked_values(X)
-    if count:
+def _as_array(X: object, name: str, dense: str, form: str) -> np.ndarray:
+    """Whatever NumPy takes for an array, but nothing sparse, masked or ragged."""
+    if scipy.sparse.issparse(X):
+        raise TypeError(f"{name} must be a dense array; got a sparse {type(X).__name__}{dense}")
+    if count := _masked_values(X):
         raise ValueError(
             f"{name} must not have masked values; got {count} of them: drop or fill them first"
         )
+    try:
+        return np.asarray(X)
+    except ValueError as error:
+        raise ValueError(f"{name} must {form} {_show(X)}") from error
 
 
 def _masked_values(X: object, depth: int = 2) -> int:
+    """How many there are in an array, in rows of a list and among the entries of them."""
     if isinstance(X, np.ma.MaskedArray):
         return int(np.ma.count_masked(X))
     if depth and isinstance(X, list | tuple):
@@ -455,15 +451,8 @@ def _warn_of_labels(values: np.ndarray) -> None:
 
 
 def _as_targets(y: object) -> np.ndarray:
-    if scipy.sparse.issparse(y):
-        raise TypeError(f"y must be a dense array; got a sparse {type(y).__name__}: use .toarray()")
-    _check_masks(y, "y")
-    try:
-        array = np.asarray(y)
-    except ValueError as error:
-        raise ValueError(
-            f"y must have one entry, or one row of outputs, for each point; got a ragged {_show(y)}"
-        ) from error
+    form = "have one entry, or one row of outputs, for each point; got a ragged"
+    array = _as_array(y, "y", ": use .toarray()", form)
     # Objects are common ground: categories are classes whatever they hold, NumPy would turn a NaN
     # or a number among text into text, and pandas and NumPy have further types for text.
     categories = str(getattr(y, "dtype", "")) == "category"

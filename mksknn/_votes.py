@@ -131,8 +131,7 @@ def combine(links: Links, voters: Voters, blend: Blend, graph: Graph, ties: Ties
     The links must be those of the graphs ``blend.ks``.
     """
     out = Votes.empty(len(links.closest), voters)
-    targets = voters.values if voters.classes is None else voters.codes
-    _combine(links, graph == "mutual", blend.parts, targets, ties == "nearest", out)
+    _combine(links, graph == "mutual", blend.parts, voters.numbers, ties == "nearest", out)
     return out
 
 

@@ -22,6 +22,7 @@ from mksknn._search import (
     PeakSearch,
     _largest_bend,
     _poles,
+    climb,
 )
 
 PATIENCE = 60  # values after which a search counts as stuck; the worst one seen took 23
@@ -480,3 +481,40 @@ def test_a_search_that_spends_its_budget_says_so():
     assert not search.settled
     assert len(asked) <= 65
     assert search.upper > search.lower
+
+
+# ---------------------------------------------------------------- slopes that cost nothing
+
+
+SLOPES = {
+    "even": lambda away: -away,
+    "steep above": lambda away: -math.expm1(away),
+    "steep below": lambda away: math.expm1(-away),
+    "flat": lambda away: -(away**3),
+}
+
+
+@pytest.mark.uncompiled
+@pytest.mark.parametrize("name", SLOPES)
+@pytest.mark.parametrize("peak", [2e-6, 0.03, 7.0, 5e5])
+@pytest.mark.parametrize("width", [1e-7, 1e-11])
+def test_climbing_to_a_peak(name, peak, width):
+    seen = []
+
+    def slope(t):
+        seen.append(t)
+        return SLOPES[name](t - math.log(peak))
+
+    found = climb(slope, (1e-6, 1e6), width)
+    assert abs(math.log(found / peak)) <= width + 1e-14
+    assert len(seen) <= 100  # 34, or 95 where the slope is flat; without halving 45 and 116
+    assert all(math.log(1e-6) <= t <= math.log(1e6) for t in seen)
+
+
+@pytest.mark.uncompiled
+@pytest.mark.parametrize("name", SLOPES)
+def test_climbing_to_an_end(name):
+    for low, high in ((1e-3, 0.5), (0.2, 1.0)):
+        assert climb(SLOPES[name], (low, high), 1e-11) == high
+    for low, high in ((2.0, 1e3), (1.0, 9.0)):
+        assert climb(SLOPES[name], (low, high), 1e-11) == low

@@ -86,7 +86,6 @@ EQUIVALENT = {
     "_race.favourite: off by one: step > 1": "a step of none looks at no other",
     "_race._bound_tail: off by one: self.upper > 0": "asked of infinite ones only",
     "_spectra._place: sign turned: self._scale * nodes - 1.0": "the same cubics in another basis",
-    "_dense._climb: sign turned: left + right": "a first value, which the loop replaces",
 }
 
 ORDER = (
