@@ -46,6 +46,7 @@ def standing_of(X, y, depth=None, said=None, **options):
 # ---------------------------------------------------------------- how deep to rank
 
 
+@pytest.mark.uncompiled
 def test_how_many_neighbours_are_ranked_at_first():
     """All that are asked for, where those are few; otherwise those of the first k."""
     few, deep, small = _race._DEPTH, _race._DEEP, _race._ALL
@@ -154,6 +155,7 @@ def test_the_lead_has_the_highest_bound(graph):
         assert standing.upper[lead] <= best
 
 
+@pytest.mark.uncompiled
 def test_the_favourite_is_the_one_foretold_to_be_best():
     """Wherever it is among the rivals, if what is foretold rises up to it and then falls."""
     X, y, _ = random_set(34, "binary", n=40)
