@@ -48,8 +48,9 @@ if TYPE_CHECKING:
     from ._neighbors import Neighbors, Ranking
 
 _LEVEL = 0.95  # of the intervals
-# Whole k that carry less than this between them are left out of predictions, so that the search for
-# neighbours ends at the largest k that matters.
+# Whole k that carry less than this between them, of the probability and of the variance of a point
+# without neighbours, are left out of predictions: the search for neighbours ends at the largest k
+# that matters.
 _DROPPED = 1e-10
 
 
@@ -204,7 +205,8 @@ def posterior(
         :func:`learn_metric`. Of several the one with the highest `log_total` is chosen.
     max_skipped : float
         k are skipped as long as their total probability is proven to be at most this. 0 integrates
-        every k.
+        every k: for the variance of points without any neighbours, a mean of 1/r, that can matter
+        where `ratio_bounds` reach far down.
     executor : object, optional
         Anything with ``submit(fn, *args)`` that returns futures: a ``ProcessPoolExecutor``, a
         ``dask.distributed.Client``. By default the threads of this process.
@@ -400,7 +402,12 @@ def _summarise(sweep: _Sweep) -> dict[str, Any]:
     skipped = np.isnan(log_marginal)
     log_sum, probability = _shares(np.where(skipped, -np.inf, log_marginal))
     skipped_mass = float(np.exp(standing.upper[skipped] + sweep.extra - log_sum).sum())
-    parts = _heavy(probability)
+    # the mean of (q + r s) / r, by which the variance of a point without neighbours grows
+    freely = np.ones(len(ks))
+    for at, one in sweep.slices.items():
+        freely[at] = problem.roughness[ks[at]] * (one.share @ np.exp(-one.t)) + targets.norm
+    spread = _shares(np.where(skipped, -np.inf, log_marginal) + np.log(freely))[1]
+    parts = _heavy(np.maximum(probability, spread))
     slices = [sweep.slices[at] for at in parts.tolist()]
     k = np.repeat(ks[parts], [len(one.t) for one in slices])
     ratio = np.exp(np.concatenate([one.t for one in slices]))
@@ -461,15 +468,18 @@ def _describe(
 
 def _quantiles(slices: list[Slice], weight: np.ndarray) -> np.ndarray:
     """Of log r, where it has these distributions with these weights."""
-    ends = min(one.places[0] for one in slices), max(one.places[-1] for one in slices)
-    t = np.linspace(*ends, _GRID)
-    below = np.zeros(_GRID)
-    for one, share in zip(slices, weight.tolist(), strict=True):
-        below += share * np.interp(t, one.places, one.below, left=0.0, right=1.0)
-    return np.interp(_TAILS, below, t)
 
+    def below(t: np.ndarray) -> np.ndarray:
+        parts = zip(slices, weight.tolist(), strict=True)
+        return sum(share * np.interp(t, one.places, one.below) for one, share in parts)
 
-_GRID = 4001
+    low = np.full(2, min(one.places[0] for one in slices))
+    high = np.full(2, max(one.places[-1] for one in slices))
+    while (high - low).max() > 1e-9:
+        middle = 0.5 * (low + high)
+        short = below(middle) < _TAILS
+        low, high = np.where(short, middle, low), np.where(short, high, middle)
+    return 0.5 * (low + high)
 
 
 # ---------------------------------------------------------------------------------------------

@@ -41,10 +41,11 @@ _ARCS = 64  # of the upper half of an ellipse
 _COSINES, _SINES = (part(np.linspace(0.0, math.pi, _ARCS + 1)) for part in (np.cos, np.sin))
 _DEPTH = 24  # a panel is halved at most this often
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(8)
-# integrals of the polynomials that are 1 at one node and 0 at the others, from -1 up to each node
+_STEPS = np.linspace(-1.0, 1.0, 129)  # of a panel, where it is told how much lies below
+# integrals of the polynomials that are 1 at one node and 0 at the others, from -1 up to each step
 _UP_TO = np.array(
     [
-        np.polynomial.Polynomial.fromroots(np.delete(_NODES, j)).integ(lbnd=-1.0)(_NODES)
+        np.polynomial.Polynomial.fromroots(np.delete(_NODES, j)).integ(lbnd=-1.0)(_STEPS)
         / np.prod(_NODES[j] - np.delete(_NODES, j))
         for j in range(len(_NODES))
     ]
@@ -60,8 +61,8 @@ class Slice:
     log_marginal: float  # log p(y | k)
     t: np.ndarray  # nodes, rising
     share: np.ndarray  # of the mass, at each node; sums to one
-    places: np.ndarray  # of t, rising, closer together
-    below: np.ndarray  # share of the mass below each of these
+    places: np.ndarray  # of t, rising, from end to end of the window, closer together
+    below: np.ndarray  # share of the mass below each of these, from 0 to 1
     at_bound: bool
     error: float  # of the integral, relative
 
@@ -157,9 +158,9 @@ def _integrate_many(density: _Density, opened: Determinants) -> _Integral:
         return density.of(t, opened.logdets(density.ratios(t)))
 
     ends = _window(density, log_density)
-    t, share, below, log, missed = _integrate(log_density, *ends, density)
+    t, share, places, below, log, missed = _integrate(log_density, *ends, density)
     error = missed + density.noise
-    return _Integral(t, share, t, below, log, error, ends, log_density(np.array(ends)))
+    return _Integral(t, share, places, below, log, error, ends, log_density(np.array(ends)))
 
 
 def _gain(peak: float, end: float) -> float:
@@ -452,13 +453,13 @@ def _integrate_few(density: _Density, opened: _Remembered, found: Enclosure) -> 
     t, weights = np.concatenate(sampled.t), np.concatenate(sampled.weights)
     values = weights * np.exp(np.concatenate(sampled.values))
     total = float(values.sum())
-    fine = _integrate(sampled, left, right, density)
+    places, below = _integrate(sampled, left, right, density)[2:4]
     # the peak may be a little higher than the value found
     doubt = found.upper - found.lower if opened.curve.consistent else math.inf
     missed = sum(float(rule.error[0]) for rule in rules) / total
     error = math.exp(doubt) * missed + density.noise if doubt < _CUT else math.inf
     share = values / total
-    return _Integral(t, share, fine[0], fine[2], math.log(total), error, (left, right), heights)
+    return _Integral(t, share, places, below, math.log(total), error, (left, right), heights)
 
 
 # ---------------------------------------------------------------------------------------------
@@ -467,8 +468,9 @@ def _integrate_few(density: _Density, opened: _Remembered, found: Enclosure) -> 
 
 def _integrate(
     log_density: Callable, left: float, right: float, density: _Density
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, float, float]:
-    """Nodes in t, each one's share and the share below it, the integral's log, its relative error.
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, float, float]:
+    """Nodes in t and each one's share; places and the share below each; the integral's log and its
+    relative error.
 
     Panels widen from the peak outwards, beginning with the narrowest feature that the density can
     have, so that none is missed between nodes. A panel is accepted when its halves agree with it,
@@ -477,7 +479,7 @@ def _integrate(
     """
     peak, noise = density.peak, density.noise
     begin, end = _panels(left, peak, right, density.width)
-    found_t, found_w, found_below = [], [], []
+    found_t, found_w, found_places, found_below = [], [], [], []
     total, missed = np.zeros(2), np.zeros(2)  # of the panels accepted
 
     def sample(nodes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -502,7 +504,8 @@ def _integrate(
         done = (error <= allowed).all(axis=1) | (depth == _DEPTH)
         found_t.append(t[done].ravel())
         found_w.append((half * _WEIGHTS * value)[done].ravel())
-        found_below.append((half * (value @ _UP_TO.T))[done].ravel())
+        found_places.append((0.5 * (begin + end)[:, None] + half * _STEPS)[done])
+        found_below.append((half * (value @ _UP_TO.T))[done])
         total += fine[done].sum(axis=0)
         missed += error[done].sum(axis=0)
         if done.all():
@@ -513,14 +516,18 @@ def _integrate(
         end = np.concatenate([middle, end[split]])
         t = np.concatenate(np.split(finer_t[split], 2, axis=1))
         value = np.concatenate(np.split(finer_value[split], 2, axis=1))
-    t, w, inside = map(np.concatenate, (found_t, found_w, found_below))
+    t, w = np.concatenate(found_t), np.concatenate(found_w)
     order = np.argsort(t)
-    t, w, inside = t[order], w[order], inside[order]
-    # what lies below a panel, and what of the panel lies below the node
+    t, w, total_w = t[order], w[order], w.sum()
+    # what lies below a panel, and what of the panel lies below each step of it
+    places, inside = np.concatenate(found_places), np.concatenate(found_below)
+    order = np.argsort(places[:, 0])
+    places, inside = places[order], inside[order]
     panels = w.reshape(-1, len(_NODES)).sum(axis=1)
-    before = np.repeat(np.cumsum(panels) - panels, len(_NODES))
-    below = np.clip(np.maximum.accumulate((before + inside) / w.sum()), 0.0, 1.0)
-    return t, w / w.sum(), below, math.log(w.sum()), float(missed[0] / total[0])
+    below = ((np.cumsum(panels) - panels)[:, None] + inside) / total_w
+    below = np.clip(np.maximum.accumulate(below[:, 1:].ravel()), 0.0, 1.0)
+    places, below = np.append(left, places[:, 1:]), np.append(0.0, below)
+    return t, w / total_w, places, below, math.log(total_w), float(missed[0] / total[0])
 
 
 def _panels(left: float, peak: float, right: float, width: float) -> tuple[np.ndarray, np.ndarray]:

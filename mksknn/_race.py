@@ -205,11 +205,15 @@ class Standing:
             self.progress.say(f"ruling out by one pass over all pairs: {percent}%")
 
     def _bound_by_degrees(self, positions: np.ndarray) -> None:
+        if not len(positions):
+            return
         bounds, pays = diagonal_bounds(self.problem, self.problem.ks[positions])
         self.upper[positions] = np.minimum(self.upper[positions], bounds)
         self.level[positions] = np.where(pays, DIAGONAL, LOCAL)
 
     def _bound_locally(self, positions: np.ndarray) -> None:
+        if not len(positions):
+            return
         ks = self.problem.ks[positions].tolist()
         triangles = [self._triangles.of(k) for k in ks]
         bounds = np.empty(len(ks))

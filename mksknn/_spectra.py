@@ -142,8 +142,9 @@ def _fill_ends(rows, columns, spot, ends):
 
 def diagonal_stand_in(degree: np.ndarray) -> StandIn:
     """The degrees of a graph: one Lanczos step from each vertex."""
-    nodes, weights = np.unique(degree, return_counts=True)
-    return StandIn(nodes.astype(np.float64), weights.astype(np.float64), 2)
+    counts = np.bincount(degree)
+    nodes = np.flatnonzero(counts)
+    return StandIn(nodes.astype(np.float64), counts[nodes].astype(np.float64), 2)
 
 
 def local_pays(degree: np.ndarray) -> bool:

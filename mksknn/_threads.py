@@ -268,6 +268,9 @@ def run_pieces(work: Callable[[Any], object], pieces: Sequence, threads: int | N
     """
     allowed = thread_count()
     threads = max(1, min(allowed if threads is None else threads, len(pieces)))
+    if threads == 1:
+        _run_here(work, pieces)
+        return
     outer = _stopping.get()
     stop = threading.Event()
     pending, lock = iter(pieces), threading.Lock()
@@ -317,6 +320,19 @@ def run_pieces(work: Callable[[Any], object], pieces: Sequence, threads: int | N
             helpers.pop()
     if errors:
         raise errors[0]
+
+
+def _run_here(work: Callable[[Any], object], pieces: Sequence) -> None:
+    """The same on the thread of the caller alone, without what several threads need."""
+    try:
+        with one_thread_each():
+            for piece in pieces:
+                check_stop()
+                work(piece)
+    except BaseException as error:
+        if _is_interrupt(error):
+            raise KeyboardInterrupt from error
+        raise
 
 
 def _is_interrupt(error: BaseException) -> bool:

@@ -112,21 +112,45 @@ def test_a_graph_without_influence_is_flagged_too():
     assert not mksknn.posterior(X, y, ks=[3, 5, 8]).at_bound.any()
 
 
-@pytest.mark.parametrize("kind", ["classes", "values"])
-def test_ratio_summary(kind):
-    X, y = make(30, 6, kind)
-    found = mksknn.posterior(X, y, ks=[2, 3, 5], max_skipped=0.0)
+@pytest.mark.parametrize("backend", ["lapack", "superlu"])
+@pytest.mark.parametrize("kind", ["classes", "values", "clean"])
+def test_ratio_summary(kind, backend):
+    """Also where the density is piled up at an end of the bounds."""
+    X, y = clean() if kind == "clean" else make(30, 6, kind)
+    found = mksknn.posterior(X, y, ks=[2, 3, 5], max_skipped=0.0, backend=backend)
     Y, m, constant = naive.targets(y)
-    t, weight = naive.ratio_nodes(panels=2000, order=4)
-    density = np.zeros(len(t))
-    for k in (2, 3, 5):
-        W = naive.weights(X, k, "symmetric")
-        density += np.exp(naive.log_marginal_of_ratio(W, Y, m, constant, t)) * weight
+    t, weight = naive.ratio_nodes(panels=4000, order=4)
+    logs = [
+        naive.log_marginal_of_ratio(naive.weights(X, k, "symmetric"), Y, m, constant, t)
+        for k in (2, 3, 5)
+    ]
+    density = np.exp(logs - np.max(logs)).sum(axis=0) * weight
     density /= density.sum()
     assert math.log(found.ratio) == pytest.approx(density @ t, abs=1e-6)
     spread = math.sqrt(density @ (t - density @ t) ** 2)
-    ends = np.interp([0.025, 0.975], np.cumsum(density), t)
-    np.testing.assert_allclose(np.log(found.ratio_interval), ends, rtol=0, atol=0.05 * spread)
+    ends = np.interp([0.025, 0.975], np.cumsum(density) - 0.5 * density, t)
+    np.testing.assert_allclose(np.log(found.ratio_interval), ends, rtol=0, atol=1e-3 * spread)
+    assert found.at_bound.any() == (kind == "clean")
+
+
+@pytest.mark.parametrize("lowest", [1e-6, 1e-24, 1e-40])
+def test_a_k_that_matters_only_to_variances_is_not_left_out(lowest):
+    """Improbable as it is, it may be all that the variance of a point without neighbours is."""
+    X, y = np.array([[0.0], [1.0], [10.0], [11.0]]), np.array([0.0, 1e-6, 1.0, 1.0])
+    bounds = (lowest, 1e3)
+    found = mksknn.posterior(X, y, graph="mutual", ratio_bounds=bounds, max_skipped=0.0)
+    Y, m, constant = naive.targets(y)
+    t, weight = naive.ratio_nodes(bounds, panels=4000, order=6)
+    total = variance = 0.0
+    for k in (1, 2, 3):
+        W = naive.weights(X, k, "mutual")
+        density = np.exp(naive.log_marginal_of_ratio(W, Y, m, constant, t)) * weight
+        q = float(0.5 * (W * (Y - Y.T) ** 2).sum())
+        total += density.sum()
+        variance += density @ ((q + np.exp(t) * (Y**2).sum()) / np.exp(t)) / (m * len(y) - 2)
+    far = mksknn.predict(X, y, [[1e4]], found)
+    assert far.n_neighbors[0] == 0
+    assert far.variance[0] == pytest.approx(variance / total, rel=1e-7)
 
 
 def test_interval_and_mean_of_k():
