@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import settings
+from hypothesis import Phase, settings
 
 from mksknn import _dense, _problem, _validation, datasets
 from mksknn._cholmod import cholmod
@@ -15,6 +15,10 @@ from mksknn._cholmod import cholmod
 # soak` looks for new ones.
 settings.register_profile(
     "mksknn", deadline=None, max_examples=60, print_blob=True, derandomize=True
+)
+# Any example that fails will do, it need not be a small one: tools/mutants.py.
+settings.register_profile(
+    "first", settings.get_profile("mksknn"), phases=[Phase.explicit, Phase.generate]
 )
 settings.load_profile("mksknn")
 

@@ -75,6 +75,23 @@ def test_bounds_without_an_inverse_hold_and_tighten(kind, graph):
 
 
 @pytest.mark.uncompiled
+@pytest.mark.parametrize("graph", GRAPHS)
+def test_bounds_by_degrees_are_those_of_the_formula(graph):
+    """Of each k its own, in place of the eigenvalues: at known sigmas nothing is searched."""
+    X, y, _ = random_set(200, "regression", n=12)
+    problem = problem_of(X, y, graph=graph, sigma0=0.4, sigma2=0.9)
+    Y, m, constant = naive.targets(y)
+    expected = []
+    for k in problem.ks:
+        W = naive.weights(X, int(k), graph)
+        logdet = np.log(0.4 * W.sum(axis=1) + 0.9).sum()
+        fit = 0.4 * naive.roughness(W, Y) + 0.9 * np.sum(Y**2)
+        expected.append(0.5 * m * (logdet - 12 * np.log(2 * np.pi)) - 0.5 * fit + constant)
+    found, _ = diagonal_bounds(problem, problem.ks)
+    np.testing.assert_allclose(found, expected, rtol=0, atol=2 * slack(problem))
+
+
+@pytest.mark.uncompiled
 @pytest.mark.parametrize("limits", LIMITS, ids=["default", "narrow", "wide", "fixed"])
 def test_where_a_bound_is_exact_it_adds_its_slack(limits):
     """Twins far from all others: every eigenvalue is 0 or 2, as the local stand-in has them."""

@@ -12,7 +12,7 @@ import mksknn
 from mksknn import _learning
 from mksknn._graphs import pairs_by_rank
 from mksknn._learning import _Data, _folds
-from mksknn._relevance import RATIOS, Grid, Judge, bound_logdets, squared
+from mksknn._relevance import RATIOS, Grid, Judge, _grow, bound_logdets, squared
 from mksknn._targets import encode
 from mksknn._threads import limit_threads
 
@@ -486,6 +486,26 @@ def test_updated_distances_rank_as_new_ones():
             np.testing.assert_array_equal(one, other)
         want = pairs_by_rank(mksknn.neighbors(changed, 9), "mutual")
         np.testing.assert_array_equal(fresh.rows, want.rows)
+
+
+@pytest.mark.uncompiled
+@pytest.mark.parametrize("gains", [{2: 3.0, 0: 2.0, 1: 1.0}, None], ids=["given", "found"])
+def test_columns_that_are_added_are_judged_with_those_before(gains):
+    """Each set by the distances in its columns; the first of all is the best by itself."""
+    rng = np.random.default_rng(7)
+    X = np.asfortranarray(rng.normal(size=(30, 3)))
+    y = (X[:, 0] + X[:, 1] + 0.3 * rng.normal(size=30) > 0).astype(int)
+    judge = Judge(encode(y, 30, "auto", "auto", True), "symmetric", 29)
+    sets = list(_grow(X, judge, [0, 1, 2], gains))
+    assert [len(kept) for _, kept in sets] == [1, 2, 3]
+    for score, kept in sets:
+        assert score == pytest.approx(judge.log_score(squared(X[:, kept])), rel=1e-9)
+    if gains is not None:
+        assert sets[-1][1] == [2, 0, 1]
+    else:
+        assert sets[0][0] == pytest.approx(
+            max(judge.log_score(squared(X[:, [c]])) for c in range(3))
+        )
 
 
 def test_totals_are_those_of_the_posterior():

@@ -8,6 +8,9 @@ import pytest
 import scipy.sparse.linalg
 from posing import problem_of, random_set
 
+from mksknn import _quadrature
+from mksknn._enclosures import enclose_opened
+from mksknn._plan import INTEGRAL, open_graph
 from mksknn._quadrature import slice_graph
 
 KINDS = ("binary", "regression", "three outputs")
@@ -44,7 +47,7 @@ def test_against_a_fine_grid(kind, backend, asked):
             W = naive.weights(X, k, "symmetric")
             expected = naive.log_marginal(W, Y, m, constant, bounds)
             assert abs(one.log_marginal - expected) <= one.error + 1e-11
-            assert one.error < 1e-8
+            assert 1e-14 * 7 * m <= one.error < 1e-8  # rounding of m n / 2 logs is part of it
             assert (np.diff(one.t) > 0).all()
             assert math.log(bounds[0]) <= one.t[0] and one.t[-1] <= math.log(bounds[1])
             density = np.exp(naive.log_marginal_of_ratio(W, Y, m, constant, t) - expected) * weight
@@ -84,6 +87,23 @@ def test_the_mean_of_one_over_r(backend, lowest):
 
 
 @pytest.mark.uncompiled
+@pytest.mark.parametrize("lowest", [1e-14, 1e-40])
+def test_where_a_window_ends_is_foretold(lowest, monkeypatch):
+    """1/r gains what the density loses, down to the lowest r: one determinant at either end."""
+    find_end, asked = _quadrature._find_end, []
+
+    def counting(probe, *arguments):
+        return find_end(lambda t: (asked.append(t), probe(t))[1], *arguments)
+
+    monkeypatch.setattr(_quadrature, "_find_end", counting)
+    rng = np.random.default_rng(2)
+    X = rng.normal(size=(14, 2))
+    y = X[:, 0] + rng.normal(size=14)
+    slice_graph(problem_of(X, y, backend="superlu", ratio_bounds=(lowest, 1e6)), 2)
+    assert asked == [math.log(lowest), math.log(1e6)]
+
+
+@pytest.mark.uncompiled
 def test_what_lies_beyond_the_window_counts_as_error():
     """At most the density at its ends, all the way to the bounds."""
     rng = np.random.default_rng(1)
@@ -104,6 +124,55 @@ def test_what_lies_beyond_the_window_counts_as_error():
             assert one.error >= 0.9 * beyond
             seen += beyond > 1e-13
     assert seen
+
+
+@pytest.mark.uncompiled
+@pytest.mark.parametrize("size", [2, 9, 40])
+def test_the_polynomial_through_the_nodes(size):
+    """The barycentric formula gives a polynomial of that degree back, between the nodes."""
+    nodes, _, weights = _quadrature._gauss(size)
+    polynomial = np.polynomial.Chebyshev.basis(size - 1)
+    x = np.linspace(-1.0, 1.0, 8)
+    parts = weights / (x[:, None] - nodes)
+    np.testing.assert_allclose(
+        parts @ polynomial(nodes) / parts.sum(axis=1), polynomial(x), rtol=0, atol=1e-12
+    )
+
+
+@pytest.mark.uncompiled
+def test_a_roof_gets_values_where_it_is_farthest_off():
+    """Between what the density cannot exceed and what it cannot fall below."""
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(14, 2))
+    problem = problem_of(X, X[:, :1] + 0.3 * rng.normal(size=(40, 14)).T, backend="superlu")
+    opened = _quadrature._Remembered(open_graph(problem.pairs, 4, problem.plan, INTEGRAL))
+    density = _quadrature._Density(problem, enclose_opened(problem, 4, opened))
+    t = np.linspace(density.bottom, density.peak, 200)
+
+    def farthest_off():
+        roof = _quadrature._Roof(density, opened.curve)
+        return float((np.minimum(roof.above(t), 0.0) - np.maximum(roof.below(t), -25.0)).max())
+
+    opened.logdet(density.low)
+    before, known = farthest_off(), len(opened.curve.v)
+    _quadrature._raise_roof(density, opened, density.bottom, density.peak)
+    assert known < len(opened.curve.v) <= known + 2
+    assert farthest_off() < 0.4 * before
+
+
+@pytest.mark.uncompiled
+def test_below_all_values_a_roof_falls_as_the_components_make_it_fall():
+    """The density falls like r to the power of m/2 for each of them."""
+    X, y, _ = random_set(50, "three outputs", n=14)
+    problem = problem_of(X, y, graph="mutual", backend="superlu")
+    opened = _quadrature._Remembered(open_graph(problem.pairs, 2, problem.plan, INTEGRAL))
+    density = _quadrature._Density(problem, enclose_opened(problem, 2, opened))
+    components = naive.n_components(naive.weights(X, 2, "mutual"))
+    assert components > 1
+    t = np.array([-30.0, -29.0])
+    assert t[-1] < math.log(opened.curve.ratio.min())
+    low, high = _quadrature._Roof(density, opened.curve).above(t)
+    assert high - low == pytest.approx(0.5 * 3 * components, rel=1e-6)
 
 
 @pytest.mark.uncompiled

@@ -46,6 +46,7 @@ def standing_of(X, y, depth=None, said=None, **options):
 # ---------------------------------------------------------------- how deep to rank
 
 
+@pytest.mark.uncompiled
 def test_how_many_neighbours_are_ranked_at_first():
     """All that are asked for, where those are few; otherwise those of the first k."""
     few, deep, small = _race._DEPTH, _race._DEEP, _race._ALL
@@ -154,6 +155,23 @@ def test_the_lead_has_the_highest_bound(graph):
         assert standing.upper[lead] <= best
 
 
+@pytest.mark.uncompiled
+@pytest.mark.parametrize("last, improved", [(500.0, False), (500.05, False), (501.0, True)])
+def test_more_is_ranked_at_once_only_where_evidence_rises(last, improved, monkeypatch):
+    """By more than a thousandth of a nat for each of 70 points, whatever its level."""
+    X, y, _ = random_set(33, "regression", n=70)
+    standing = standing_of(X, y, 8)
+    told, floors = iter([400.0, 500.0, last]), []
+    monkeypatch.setattr(_race, "_POINTS", 70)
+    monkeypatch.setattr(_race, "foretell_loosely", lambda problem, k: next(told))
+    monkeypatch.setattr(standing, "improve", floors.append)
+    monkeypatch.setattr(standing, "rivals", lambda floor: np.empty(0, np.intp))
+    standing.foretells = True
+    standing.first()
+    assert floors[:1] == ([last] if improved else [])
+
+
+@pytest.mark.uncompiled
 def test_the_favourite_is_the_one_foretold_to_be_best():
     """Wherever it is among the rivals, if what is foretold rises up to it and then falls."""
     X, y, _ = random_set(34, "binary", n=40)

@@ -16,6 +16,7 @@ from mksknn._bounds import guess_ratio
 from mksknn._determinants import Spectrum
 from mksknn._search import (
     _GAP,
+    _MOST,
     _STEEPEST,
     Curve,
     PeakSearch,
@@ -266,6 +267,42 @@ def test_differences_within_rounding_do_not_bracket():
         search._visit(peak * factor)
     assert len(search.curve.v) == 5
     assert search._around() == (0, 4)
+
+
+@pytest.mark.uncompiled
+def test_the_peak_of_a_polynomial():
+    """From values on both sides, none of them at the peak."""
+    spectrum = graph_spectrum(np.random.default_rng(11), 100)
+    peak = true_peak(spectrum, 1.0, 2.0, 1e-6, 1e6)
+    search, _ = search_for(spectrum, 1.0, 2.0, 1e-6, 1e6, peak)
+    for off in (-0.4, -0.15, 0.05, 0.3, 0.5):
+        search._visit(peak * math.exp(off))
+    assert search._model_peak() == pytest.approx(peak, rel=1e-4)
+
+
+@pytest.mark.uncompiled
+def test_the_slope_of_the_offset():
+    search, _ = search_for(graph_spectrum(np.random.default_rng(12), 30), 1.5, 2.0, 1e-6, 1e6, 1.0)
+    step = 1e-5
+    for v in (search.curve.place(ratio) for ratio in (1e-3, 0.5, 2.0, 40.0, 1e4)):
+        below, above = search._offset(v + step * np.array([-1.0, 1.0]))
+        slope = (above - below) / (2.0 * step * 30)
+        assert search._share(np.array([v]))[0] == pytest.approx(slope, rel=1e-6)
+
+
+@pytest.mark.uncompiled
+def test_an_upper_bound_is_by_the_values_that_are_nearest():
+    """Of many values, those around a cell enclose it: the peak is not missed by much."""
+    spectrum = graph_spectrum(np.random.default_rng(13), 100)
+    peak = true_peak(spectrum, 1.0, 2.0, 1e-6, 1e6)
+    search, _ = search_for(spectrum, 1.0, 2.0, 1e-6, 1e6, peak)
+    for off in np.arange(-5.15, 8.0, 0.25):
+        search._visit(peak * math.exp(off))
+    assert len(search.curve.v) > 2 * _MOST
+    upper, where = search._ceiling(-math.inf)
+    best = value(spectrum, 1.0, 2.0, peak)
+    assert best <= upper <= best + 1e-4
+    assert search.curve.ratio_at(where) == pytest.approx(peak, rel=0.1)
 
 
 # ---------------------------------------------------------------- exact

@@ -3,29 +3,31 @@
     python tools/mutants.py [--list] [--only NAME] [--all-lines] [--quick] [--jobs 2]
 
 Mutants are made of every function decorated with ``@kernel`` and of every function of the files in
-`BOUNDS`: a sign turned round, a comparison or a range off by one, a term dropped. One for each
-function, or with ``--all-lines`` every one there is. Each runs in a copy of the tree (with
-``--jobs``, several at once) with the files that test its module: first their small tests
-uncompiled, some two seconds, then, if those pass, all of them compiled, up to some minutes. Tests
-that fail without any mutant do not count and are named; tests that never end count as failed. The
-exit status is the number of mutants that survive both, at most 100.
+`BOUNDS`: a term dropped, a sign or a factor turned round, a comparison off by one, or where none of
+these can be, min for max or a line dropped. One for each function, or with ``--all-lines`` every
+one there is. Each runs in a copy of the tree (with ``--jobs``, several at once) with the files that
+test its module: first the small ones, uncompiled where the module has kernels, a few seconds, then,
+if those pass, all of them compiled, up to some minutes. Tests that fail without any mutant do not
+count and are named; tests that never end count as failed. The exit status is the number of mutants
+that survive both, at most 100.
 
 A mutant that changes no answer (a block size, an order of work, a slack that is ample) is listed in
-`EQUIVALENT` with the reason.
+`EQUIVALENT` with the reason; one that is listed but no longer there ends the script.
 """
 
 from __future__ import annotations
 
 import argparse
 import ast
-import copy
 import os
 import queue
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -68,7 +70,7 @@ EQUIVALENT = {
     "_loo._highest: off by one: ends[c, _S] > best[_S]": "two ratios of equal score",
     "_bounds._foretold_peak: factor turned: start * _AROUND": "the factors are their own inverses",
     "_bounds.next: off by one: one.min() <= floor": "a bound equal to the floor to the last bit",
-    "_bounds.next: off by one: two.min() <= floor": "a bound equal to the floor to the last bit",
+    "_bounds.next: off by one: min(two.min(), three.min()) <= floor": "as the one before",
     "_tree._to_box: term dropped: total += gap * gap": "boxes that seem nearer only cost time",
     "_tree._to_box: term dropped: total += gap": "boxes that seem nearer only cost time",
     "_tree._inside: off by one: x[c] > box[1, c]": "boxes are wider than what they must hold",
@@ -86,33 +88,54 @@ EQUIVALENT = {
     "_spectra._place: sign turned: self._scale * nodes - 1.0": "the same cubics in another basis",
 }
 
+ORDER = (
+    *("term dropped", "sign turned", "factor turned", "off by one"),
+    *("other end", "line dropped"),  # of functions that have none of these
+)
 TURNED = {ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult}
+OTHER = {"min": "max", "max": "min"}
 MOVED = {ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt}
 
 
 @dataclass(frozen=True)
 class Mutant:
-    """One changed file."""
+    """One changed file: what is done to a node of a function."""
 
     module: str
-    function: str
-    line: int
+    function: ast.FunctionDef
+    at: int  # of its `_body`
+    node: ast.AST
     change: str
-    source: str
 
     @property
     def name(self) -> str:
         """How it is shown, and found in `EQUIVALENT`."""
-        return f"{self.module}.{self.function}: {self.change}"
+        return f"{self.module}.{self.function.name}: {self.change}: {ast.unparse(self.node)[:60]}"
+
+    @property
+    def source(self) -> str:
+        """The file with the change in it."""
+        tree = ast.parse(_path(self.module).read_text())
+        place = self.function.name, self.function.lineno
+        twin = next(one for one in _defined(tree) if (one.name, one.lineno) == place)
+        apply(_body(twin)[self.at], self.change)
+        return ast.unparse(tree)
+
+
+def _path(module: str) -> Path:
+    return ROOT / "mksknn" / f"{module}.py"
+
+
+def _defined(tree: ast.Module) -> Iterator[ast.FunctionDef]:
+    return (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef))
 
 
 def functions(module: str, tree: ast.Module) -> Iterator[ast.FunctionDef]:
     """The functions to break."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef):
-            names = [one.id for one in node.decorator_list if isinstance(one, ast.Name)]
-            if "kernel" in names or module in BOUNDS:
-                yield node
+    for node in _defined(tree):
+        names = [one.id for one in node.decorator_list if isinstance(one, ast.Name)]
+        if "kernel" in names or module in BOUNDS:
+            yield node
 
 
 def changes(node: ast.AST) -> Iterator[str]:
@@ -126,6 +149,12 @@ def changes(node: ast.AST) -> Iterator[str]:
         yield "off by one"
     elif isinstance(node, ast.BinOp) and type(node.op) in TURNED:
         yield "factor turned"
+    elif isinstance(node, ast.Call) and getattr(node.func, "id", "") in OTHER:
+        yield "other end"
+    elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Subscript):
+        yield "line dropped"
+    elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
+        yield "line dropped"
 
 
 def apply(node: ast.AST, change: str) -> None:
@@ -134,59 +163,47 @@ def apply(node: ast.AST, change: str) -> None:
         node.value = ast.Constant(0)
     elif change == "off by one":
         node.ops[0] = MOVED[type(node.ops[0])]()
+    elif change == "other end":
+        node.func.id = OTHER[node.func.id]
+    elif change == "line dropped":
+        node.value = node.targets[0] if isinstance(node, ast.Assign) else ast.Constant(None)
     else:
         node.op = TURNED[type(node.op)]()
 
 
 def mutants(every: bool) -> Iterator[Mutant]:
     """All of them, file by file; of each function the first change that is no equivalent one."""
+    unused = set(EQUIVALENT)
     for path in sorted((ROOT / "mksknn").glob("_*.py")):
-        module, text = path.stem, path.read_text()
-        tree = ast.parse(text)
-        for function in functions(module, tree):
+        for function in functions(path.stem, ast.parse(path.read_text())):
+            wanted = True
             for at, node in enumerate(_body(function)):
-                found = list(_mutants_of(module, tree, function, at, node))
-                yield from found
-                if found and not every:
-                    break
+                one = Mutant(path.stem, function, at, node, next(changes(node)))
+                same = {name for name in EQUIVALENT if one.name.startswith(name)}
+                unused -= same
+                if wanted and not same:
+                    yield one
+                    wanted = every
+    if unused:
+        raise SystemExit("EQUIVALENT names what is not there: " + "; ".join(sorted(unused)))
 
 
 def _body(function: ast.FunctionDef) -> list[ast.AST]:
-    """The nodes of a function but not of those inside it, sums before comparisons."""
+    """The nodes of a function but not of those inside it, sums before comparisons, lines last."""
     nodes, waiting = [], list(reversed(function.body))
     while waiting:
         node = waiting.pop()
         nodes.append(node)
         if not isinstance(node, ast.FunctionDef | ast.Lambda):
             waiting += reversed(list(ast.iter_child_nodes(node)))
-    order = {"term dropped": 0, "sign turned": 1, "factor turned": 2, "off by one": 3}
     able = [node for node in nodes if any(changes(node))]
-    return sorted(able, key=lambda node: order[next(changes(node))])
-
-
-def _mutants_of(
-    module: str, tree: ast.Module, function: ast.FunctionDef, at: int, node: ast.AST
-) -> Iterator[Mutant]:
-    change = next(changes(node))
-    broken = copy.deepcopy(tree)
-    twin = next(
-        one
-        for one in ast.walk(broken)
-        if isinstance(one, ast.FunctionDef)
-        and (one.name, one.lineno) == (function.name, function.lineno)
-    )
-    apply(_body(twin)[at], change)
-    what = f"{change}: {ast.unparse(node)[:60]}"
-    one = Mutant(module, function.name, node.lineno, what, ast.unparse(broken))
-    if not one.name.startswith(tuple(EQUIVALENT)):
-        yield one
+    return sorted(able, key=lambda node: ORDER.index(next(changes(node))))
 
 
 def ways_of(mutant: Mutant, quick: bool) -> tuple[str, ...]:
-    """How its tests are run: where there is no kernel, compiled ones are the quicker ones."""
-    if quick:
-        return ("uncompiled",)
-    return ("uncompiled", "compiled") if "@kernel" in mutant.source else ("compiled",)
+    """How its tests are run: where there is no kernel, nothing has to be compiled anew."""
+    first = "uncompiled" if "@kernel" in _path(mutant.module).read_text() else "small"
+    return (first,) if quick else (first, "compiled")
 
 
 class Copy:
@@ -206,7 +223,7 @@ class Copy:
 
 
 def caught(mutant: Mutant, tree: Copy, ways: tuple[str, ...]) -> str | None:
-    """Which run of tests fails with it; None if it survives."""
+    """Which run of tests fails with it, and in which test; None if it survives."""
     names = (*TESTS[mutant.module], "test_properties")
     files = [f"tests/{name}.py" for name in names]
     for how in ways:
@@ -217,12 +234,12 @@ def caught(mutant: Mutant, tree: Copy, ways: tuple[str, ...]) -> str | None:
                 break
             tree.change(None)
             if not _fails_anyway(tree.folder, failed, how):
-                return how
+                return f"{how:10} {failed.removeprefix('tests/')}"
     return None
 
 
-# Tests that fail without any mutant, for "uncompiled" and "compiled"; and those that do not.
-_FAILING: dict[str, dict[str, bool]] = {"uncompiled": {}, "compiled": {}}
+# Tests that fail without any mutant, for each way to run them; and those that do not.
+_FAILING: dict[str, dict[str, bool]] = {"uncompiled": {}, "small": {}, "compiled": {}}
 
 
 def _left_out(how: str) -> list[str]:
@@ -239,18 +256,26 @@ def _fails_anyway(folder: Path, test: str, how: str) -> bool:
     return known[test]
 
 
-# Seconds after which tests that have not ended are taken to have failed. Without mutants the small
-# ones of a module take 12 at most, all of them compiled 80; a mutant's kernels are compiled anew.
-_PATIENCE = {"uncompiled": 60, "compiled": 400}
+# Seconds of computing, and on the clock, after which tests that have not ended are taken to have
+# failed. Without mutants the small ones of a module compute for 12 at most, all of them compiled
+# for 80; a mutant's kernels are compiled anew, and others may use the machine.
+_PATIENCE = {"uncompiled": (60, 300), "small": (60, 300), "compiled": (400, 1200)}
+
+_MOST_MEMORY = 6_000_000  # kilobytes: a panel that is halved for ever would take all there are
 
 
 def _first_failure(folder: Path, arguments: list[str], how: str) -> str | None:
     """The first test in the copy that fails, or what else went wrong; None if all pass."""
-    command = [sys.executable, "-m", "pytest", "-q", "-x", "-rfE", "-p", "no:cacheprovider"]
+    computing, waiting = _PATIENCE[how]
+    limits = f"ulimit -t {computing}; ulimit -v {_MOST_MEMORY} 2>/dev/null"
+    command = ["sh", "-c", f'{limits}; exec "$@"', "sh"]
+    command += [sys.executable, "-m", "pytest", "-q", "-x", "-rfE", "-p", "no:cacheprovider"]
+    command += ["--hypothesis-profile=first"]  # to look for the smallest example took a minute
     # bytecode is told apart by size and second only
     environment = {**os.environ, "PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1"}
-    if how == "uncompiled":
+    if how != "compiled":
         command += ["-m", "uncompiled"]
+    if how == "uncompiled":
         environment["NUMBA_DISABLE_JIT"] = "1"
     try:
         run = subprocess.run(
@@ -259,11 +284,13 @@ def _first_failure(folder: Path, arguments: list[str], how: str) -> str | None:
             capture_output=True,
             text=True,
             env=environment,
-            timeout=_PATIENCE[how],
+            timeout=waiting,
             check=False,
         )
     except subprocess.TimeoutExpired:
-        return "no end"
+        return "no end, waiting"
+    if run.returncode in (-signal.SIGXCPU, -signal.SIGKILL):
+        return "no end, computing"
     if run.returncode in (0, 5):  # 5: no test of these files carries the mark
         return None
     found = re.search(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", run.stdout, re.MULTILINE)
@@ -276,7 +303,7 @@ def main() -> int:
     parser.add_argument("--list", action="store_true", help="only list the mutants")
     parser.add_argument("--only", default="", help="those whose name contains this")
     parser.add_argument("--all-lines", action="store_true", help="every change, not one a function")
-    parser.add_argument("--quick", action="store_true", help="only the uncompiled tests")
+    parser.add_argument("--quick", action="store_true", help="only the small tests")
     parser.add_argument("--jobs", type=int, default=1, help="mutants at once")
     given = parser.parse_args()
     chosen = [one for one in mutants(given.all_lines) if given.only in one.name]
@@ -284,7 +311,7 @@ def main() -> int:
         print("\n".join(one.name for one in chosen))
         print(f"{len(chosen)} mutants")
         return 0
-    survivors = []
+    survivors, begin = [], time.monotonic()
     with tempfile.TemporaryDirectory(prefix="mksknn-mutants-") as temporary:
         whole, trees = Path(temporary, "whole"), queue.SimpleQueue()
         for part in ("mksknn", "tests"):
@@ -294,21 +321,23 @@ def main() -> int:
         for job in range(given.jobs):
             trees.put(Copy(Path(temporary, str(job)), whole))
 
-        def run(one: Mutant) -> str | None:
-            tree = trees.get()
+        def run(one: Mutant) -> tuple[str | None, float]:
+            tree, begin = trees.get(), time.monotonic()
             try:
-                return caught(one, tree, ways_of(one, given.quick))
+                return caught(one, tree, ways_of(one, given.quick)), time.monotonic() - begin
             finally:
                 trees.put(tree)
 
         with ThreadPoolExecutor(given.jobs) as pool:
-            for at, (one, by) in enumerate(zip(chosen, pool.map(run, chosen), strict=True)):
-                print(f"{at + 1}/{len(chosen)} {by or 'SURVIVED':10} {one.name}", flush=True)
+            for at, (one, (by, took)) in enumerate(zip(chosen, pool.map(run, chosen), strict=True)):
+                print(f"{at + 1}/{len(chosen)} {one.name}", flush=True)
+                print(f"    {took:.0f} s: {by or 'SURVIVED'}", flush=True)
                 if by is None:
                     survivors.append(one)
-    print(f"{len(chosen)} mutants, {len(survivors)} survived")
+    took = time.monotonic() - begin
+    print(f"{len(chosen)} mutants, {len(survivors)} survived, {took / 60:.1f} minutes")
     for one in survivors:
-        print(f"  {one.name} (mksknn/{one.module}.py:{one.line})")
+        print(f"  {one.name} (mksknn/{one.module}.py:{one.node.lineno})")
     return min(len(survivors), 100)
 
 
