@@ -96,8 +96,11 @@ class Posterior:
         The log of the mean over k of p(data | k) (or of exp(log_score)).
     compared : dict
         `log_total` for each (graph, metric) there was to choose from.
-    graph, formulation, weights, metric : str
-        What was computed; the graph and the metric chosen if there was a choice.
+    graph, formulation, weights : str
+        What was computed; the graph chosen if there was a choice.
+    metric : str, Metric or None
+        The metric, chosen if there was a choice; None for lists from `as_neighbors`, which do not
+        say.
     error : float
         How far the integrals over r may be off, relatively: what two rules of the quadrature differ
         by, or where determinants are costly what one is proven to miss at most; what lies beyond

@@ -21,7 +21,15 @@ from ._posterior import Posterior
 from ._queries import Index, Links
 from ._selection import Selection
 from ._targets import Targets, Voters, encode
-from ._validation import check_flag, check_k, check_new_points, check_points, check_sigmas, one_of
+from ._validation import (
+    check_flag,
+    check_k,
+    check_new_points,
+    check_points,
+    check_sigmas,
+    one_of,
+    warn,
+)
 from ._version import __version__
 from ._votes import Blend, Votes, combine
 
@@ -125,7 +133,7 @@ def predict(
         neighbours gets it. With a model its own choice counts.
     metric : str or Metric, optional
         "euclidean", "manhattan", "chebyshev", "cosine" or "precomputed", or a learned one. By
-        default the model's, without one "euclidean".
+        default the model's, without one "euclidean"; so, with a warning, where the model's is None.
 
     Returns
     -------
@@ -220,7 +228,7 @@ def prepare(
         Regression: whether the mean is taken off y. With a model its own choice counts.
     metric : str or Metric, optional
         "euclidean", "manhattan", "chebyshev", "cosine" or "precomputed", or a learned one. By
-        default the model's, without one "euclidean".
+        default the model's, without one "euclidean"; so, with a warning, where the model's is None.
 
     Returns
     -------
@@ -251,6 +259,12 @@ def prepare(
     if model is not None:
         _check_agreement(model, given, center)
         graph, metric, center = model.graph, model.metric or metric, model.center
+        if metric is None:
+            warn(
+                "metric of the model is None, as lists from as_neighbors do not say by which they "
+                "were found, and Euclidean distances are taken. If the lists are of others, "
+                'metric= says of which; if not, metric="euclidean" says so'
+            )
     graph = one_of("symmetric" if graph is None else graph, GRAPHS, "graph")
     metric = check_metric("euclidean" if metric is None else metric)
     points, name, raw = points_and_name(X, metric)

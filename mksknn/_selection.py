@@ -59,8 +59,8 @@ class Selection:
         True when sigma2/sigma0 stopped at an end of `ratio_bounds`, having no peak within them: at
         the lower one because (nearly) every edge joins equal targets, at the upper one because the
         graph explains nothing.
-    metric : str or Metric
-        The metric of the ranking.
+    metric : str, Metric or None
+        The metric of the ranking; None for lists from `as_neighbors`, which do not say.
     center : bool
         Whether regression targets were centred.
     margin : float
@@ -85,11 +85,11 @@ class Selection:
     certified: bool
     evaluated: np.ndarray
     at_bound: bool
-    metric: MetricName | Metric = "euclidean"
+    metric: MetricName | Metric | None = "euclidean"
     center: bool = True
     margin: float = np.inf
     at_k_max: bool = False
-    compared: dict[tuple[Graph, MetricName | Metric], float] = field(default_factory=dict)
+    compared: dict[tuple[Graph, MetricName | Metric | None], float] = field(default_factory=dict)
     classes: np.ndarray | None = None
 
     def __repr__(self) -> str:

@@ -429,7 +429,7 @@ _warned = False
 
 
 def _warn_of_labels(values: np.ndarray) -> None:
-    """Say once, where the package is called, that two values look like labels."""
+    """Say once that two values look like labels."""
     global _warned
     if _warned or values.ndim > 1 or len(values) < _MANY:
         return
@@ -437,17 +437,20 @@ def _warn_of_labels(values: np.ndarray) -> None:
     two = low < high and bool(((values == low) | (values == high)).all())
     if not (two and low.is_integer() and high.is_integer()):
         return
+    warn(
+        f"y holds {low} and {high} only, and is taken for values to predict because these are "
+        'floats. If they are labels, pass task="classification" or integers; if they are values, '
+        'task="regression" says so'
+    )
+    _warned = True
+
+
+def warn(message: str) -> None:
+    """Say it of the line that calls the package."""
     level, frame = 1, inspect.currentframe()
     while frame is not None and frame.f_globals.get("__package__") == __package__:
         level, frame = level + 1, frame.f_back
-    warnings.warn(
-        f"y holds {low} and {high} only, and is taken for values to predict because these are "
-        'floats. If they are labels, pass task="classification" or integers; if they are values, '
-        'task="regression" says so',
-        UserWarning,
-        stacklevel=level,
-    )
-    _warned = True
+    warnings.warn(message, UserWarning, stacklevel=level)
 
 
 def _as_targets(y: object) -> np.ndarray:
