@@ -537,8 +537,9 @@ def test_paths(saved):
                 call(wrong)
     with pytest.raises(ValueError, match="path must name a file"):
         predictor.save(folder)
-    with pytest.raises(FileNotFoundError):
-        predictor.save(folder / "missing" / "model.npz")
+    for missing, kind in (("missing", FileNotFoundError), ("no suffix", NotADirectoryError)):
+        with pytest.raises(kind, match=f"path must be in a folder .*{missing}'$"):
+            predictor.save(folder / missing / "model.npz")
     assert not list(folder.glob(".*"))
 
 
