@@ -60,7 +60,11 @@ def check_points(X: object, metric: str = "euclidean", name: str = "X") -> np.nd
 
 
 def check_new_points(
-    X_new: object, points: np.ndarray, metric: str, name: str = "X_new"
+    X_new: object,
+    points: np.ndarray,
+    metric: str,
+    name: str = "X_new",
+    which: str = "the columns of X",
 ) -> np.ndarray:
     """Return query points matching the training `points` (n_new x n distances if precomputed).
 
@@ -68,9 +72,7 @@ def check_new_points(
     """
     new = _as_matrix(X_new, name, points.shape[1])
     if new.shape[1] != points.shape[1]:
-        what = (
-            "a distance to each training point" if metric == "precomputed" else "the columns of X"
-        )
+        what = "a distance to each training point" if metric == "precomputed" else which
         raise ValueError(
             f"{name} must have {points.shape[1]} columns ({what}); got shape {new.shape}"
         )
@@ -108,6 +110,12 @@ def _as_matrix(X: object, name: str, columns: int | None = None) -> np.ndarray:
             f"{_FILL if np.isnan(matrix[at]) else ''}"
         )
     return matrix
+
+
+def check_finite(array: np.ndarray, name: str) -> None:
+    """Refuse numbers that are none."""
+    if at := _first(~np.isfinite(array)):
+        raise ValueError(f"{name} must be finite; got {_entry(array, at, name)}")
 
 
 _FILL = ": drop or fill in missing values first"
