@@ -15,7 +15,7 @@ from ._enclosures import Enclosure, enclose_chunk
 from ._metrics import Metric
 from ._names import Backend, Encoding, EvidenceGraph, Formulation, Graph, MetricName, Task
 from ._plan import ONE, open_graph
-from ._problem import RATIO_BOUNDS, Problem, pose
+from ._problem import RATIO_BOUNDS, Problem, pose, shown
 from ._threads import Executor, map_chunks, progress_bar
 from ._validation import check_executor, check_flag
 
@@ -63,7 +63,7 @@ class EvidenceCurve:
         return (
             f"EvidenceCurve({self.graph}, {self.formulation}: k={self.k[0]}..{self.k[-1]} "
             f"({len(self.k)} values), best_k={self.best_k}, "
-            f"log_evidence={self.log_evidence[best]:.4f}"
+            f"log_evidence={shown(self.log_evidence[best])}"
             f"{', at_bound' if self.at_bound[best] else ''})"
         )
 

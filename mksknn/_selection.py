@@ -21,7 +21,7 @@ from ._names import (
     Task,
 )
 from ._plan import ONE, make_plan, open_graph
-from ._problem import RATIO_BOUNDS, Question, pose
+from ._problem import RATIO_BOUNDS, Question, pose, shown
 from ._race import find_best, first_depth
 from ._threads import Executor, progress_bar
 from ._validation import check_executor, check_flag, one_of
@@ -97,7 +97,7 @@ class Selection:
         if self.sigma0 is not None:
             parts += [f"sigma0={self.sigma0:.6g}", f"sigma2={self.sigma2:.6g}"]
         if self.log_evidence is not None:
-            parts.append(f"log_evidence={self.log_evidence:.4f}")
+            parts.append(f"log_evidence={shown(self.log_evidence)}")
         parts += [f"graph={self.graph!r}", f"formulation={self.formulation!r}"]
         parts.append(f"criterion={self.criterion!r}")
         count = len(self.evaluated)
