@@ -423,13 +423,20 @@ def check_task(y: object, n: int, task: Task = "auto") -> tuple[Task, np.ndarray
         raise ValueError(f"y must have one entry for each of the {n} rows of X; got {seen}")
     guessed = task == "auto"
     if guessed:
-        task = "regression" if array.dtype.kind == "f" else "classification"
+        floats = array.dtype.kind == "f" and not _were_whole(y)
+        task = "regression" if floats else "classification"
     if task == "classification":
         return task, _check_labels(array)
     values = _check_values(array)
     if guessed:
         _warn_of_labels(values)
     return task, values
+
+
+def _were_whole(y: object) -> bool:
+    """Whether pandas has made floats of integers, as it does where one is missing."""
+    types: Any = getattr(y, "dtypes", getattr(y, "dtype", None))  # of a table, one for each column
+    return all(getattr(one, "kind", "f") in "iub" for one in np.ravel(types))
 
 
 _MANY = 10  # numbers, among which two different ones are not there by chance
