@@ -191,6 +191,14 @@ def check_ranked_by(X: Neighbors, metrics: Sequence[object]) -> None:
         )
 
 
+def check_no_ranking(X: object) -> None:
+    """Neighbours stand in for points only where points would be ranked."""
+    if isinstance(X, Neighbors):
+        raise TypeError(
+            f"X must be the points themselves, of which a Neighbors holds ranks only; got {X!r}"
+        )
+
+
 def check_width(k: int, most: int, name: str) -> None:
     """Lists of neighbours know no larger k than their length."""
     if k > most:

@@ -17,6 +17,7 @@ import numpy as np
 from . import _archive
 from ._metrics import Metric, check_columns, check_metric, column_names, points_and_name
 from ._names import GRAPHS, METRICS, TIES, Graph, MetricName, Task, Ties
+from ._neighbors import check_no_ranking
 from ._posterior import Posterior
 from ._queries import Index, Links
 from ._selection import Selection
@@ -267,6 +268,7 @@ def prepare(
             )
     graph = one_of("symmetric" if graph is None else graph, GRAPHS, "graph")
     metric = check_metric("euclidean" if metric is None else metric)
+    check_no_ranking(X)
     points, name, raw = points_and_name(X, metric)
     learned_on = metric.columns if isinstance(metric, Metric) else None
     targets = encode(y, len(points), task, "auto", center)
