@@ -112,7 +112,7 @@ def evidence_curve(
     sigma0, sigma2 : float, optional
         Fixed hyperparameters, both or neither. By default the best of each k.
     ratio_bounds : tuple of float
-        The range in which sigma2/sigma0 is searched.
+        The range in which sigma2/sigma0 is searched, within 1e-100 to 1e100.
     metric : str or Metric
         "euclidean", "manhattan", "chebyshev", "cosine" or "precomputed", or one from
         :func:`learn_metric`.

@@ -159,7 +159,7 @@ def select_k(
         Fixed hyperparameters, both or neither; not with the leave-one-out criteria. By default the
         best of each k.
     ratio_bounds : tuple of float
-        The range in which sigma2/sigma0 is searched.
+        The range in which sigma2/sigma0 is searched; by evidence within 1e-100 to 1e100.
     metric : str or Metric, or a sequence of them
         "euclidean", "manhattan", "chebyshev", "cosine" or "precomputed", or one from
         :func:`learn_metric`. Of several the criterion chooses one.
