@@ -14,7 +14,9 @@ import os
 import shutil
 import uuid
 import zipfile
+from contextlib import suppress
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 
@@ -35,7 +37,7 @@ def write(
         raise ValueError(f"path must name a file, new or to be replaced; {path} is something else")
     unfinished = path.with_name(f".mksknn-{uuid.uuid4().hex}")
     try:
-        with open(unfinished, "xb") as file, zipfile.ZipFile(file, "w") as archive:
+        with _open_new(unfinished) as file, zipfile.ZipFile(file, "w") as archive:
             for name, array in members.items():
                 with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
                     np.lib.format.write_array(member, array, allow_pickle=False)
@@ -43,8 +45,18 @@ def write(
             shutil.copymode(path, unfinished)
         os.replace(unfinished, path)
     except BaseException:
-        unfinished.unlink(missing_ok=True)
+        with suppress(OSError):  # there may be none
+            unfinished.unlink()
         raise
+
+
+def _open_new(path: Path) -> BinaryIO:
+    """A file of a name that the caller never gave: what goes wrong is said of its folder."""
+    try:
+        return open(path, "xb")
+    except OSError as error:
+        message = f"path must be in a folder that takes new files; {error.strerror}"
+        raise OSError(error.errno, message, str(path.parent)) from None
 
 
 def read(path: str | os.PathLike, kind: str, version: int) -> tuple[dict, dict[str, np.ndarray]]:

@@ -15,7 +15,7 @@ from ._enclosures import Enclosure, enclose_chunk
 from ._metrics import Metric
 from ._names import Backend, Encoding, EvidenceGraph, Formulation, Graph, MetricName, Task
 from ._plan import ONE, open_graph
-from ._problem import RATIO_BOUNDS, Problem, pose
+from ._problem import RATIO_BOUNDS, Problem, pose, shown
 from ._threads import Executor, map_chunks, progress_bar
 from ._validation import check_executor, check_flag
 
@@ -63,7 +63,7 @@ class EvidenceCurve:
         return (
             f"EvidenceCurve({self.graph}, {self.formulation}: k={self.k[0]}..{self.k[-1]} "
             f"({len(self.k)} values), best_k={self.best_k}, "
-            f"log_evidence={self.log_evidence[best]:.4f}"
+            f"log_evidence={shown(self.log_evidence[best])}"
             f"{', at_bound' if self.at_bound[best] else ''})"
         )
 
@@ -112,7 +112,7 @@ def evidence_curve(
     sigma0, sigma2 : float, optional
         Fixed hyperparameters, both or neither. By default the best of each k.
     ratio_bounds : tuple of float
-        The range in which sigma2/sigma0 is searched.
+        The range in which sigma2/sigma0 is searched, within 1e-100 to 1e100.
     metric : str or Metric
         "euclidean", "manhattan", "chebyshev", "cosine" or "precomputed", or one from
         :func:`learn_metric`.

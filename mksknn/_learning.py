@@ -26,6 +26,7 @@ import numpy as np
 
 from ._metrics import Metric, column_names
 from ._names import EVIDENCE_GRAPHS, FAMILIES, GRAPHS, WEIGHTS, Family, Graph, Task, Weights
+from ._neighbors import check_no_ranking
 from ._posterior import posterior
 from ._relevance import Judge, State, relevances, squared
 from ._targets import Targets, encode
@@ -147,6 +148,7 @@ def learn_metric(
     one_of(graph, EVIDENCE_GRAPHS if criterion == "evidence" else GRAPHS, "graph")
     asked = _check_families(families)
     progress = check_flag(progress, "progress")
+    check_no_ranking(X)
     points = check_points(X)
     n = len(points)
     targets = encode(y, n, task, "auto", True)

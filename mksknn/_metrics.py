@@ -14,12 +14,13 @@ import numpy as np
 
 from ._jit import kernel
 from ._names import METRICS, MetricName, Weights
-from ._validation import check_new_points, check_points, one_of
+from ._validation import check_finite, check_new_points, check_points, one_of
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
 _SHOWN = 12  # columns that a repr names
+_LEARNED_ON = "the columns that metric was learned on"
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,16 +75,16 @@ class Metric:
         -------
         ndarray of float64, shape (rows, columns of the result)
         """
+        self.check_finite()
         self.check_columns(X, "X")
         reference = np.zeros((1, len(self.matrix))) if self.center is None else self.center[None]
-        return self.map(check_new_points(X, reference, "euclidean", "X"))
+        return self.map(check_new_points(X, reference, "euclidean", "X", _LEARNED_ON))
 
     def map(self, points: np.ndarray) -> np.ndarray:
         """`transform` behind the gate."""
         if points.shape[1] != len(self.matrix):
             raise ValueError(
-                f"X must have {len(self.matrix)} columns, as metric has learned; got shape "
-                f"{points.shape}"
+                f"X must have {len(self.matrix)} columns ({_LEARNED_ON}); got shape {points.shape}"
             )
         shifted = points if self.center is None else points - self.center
         return _map_rows(shifted, np.ascontiguousarray(self.matrix))
@@ -92,6 +93,12 @@ class Metric:
         """Refuse a table whose columns are not those that the metric was learned on."""
         if self.columns is not None:
             check_columns(X, self.columns, name, "that metric was learned on")
+
+    def check_finite(self) -> None:
+        """Refuse a map that would make points infinite, or none."""
+        check_finite(self.matrix, "metric.matrix")
+        if self.center is not None:
+            check_finite(self.center, "metric.center")
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -135,7 +142,10 @@ def _map_rows(points, matrix):
 
 def check_metric(metric: object) -> MetricName | Metric:
     """Return the name of a metric, or a learned one."""
-    return metric if isinstance(metric, Metric) else one_of(metric, METRICS, "metric")
+    if not isinstance(metric, Metric):
+        return one_of(metric, METRICS, "metric")
+    metric.check_finite()
+    return metric
 
 
 def points_and_name(

@@ -124,7 +124,7 @@ def as_neighbors(indices: ArrayLike, distances: ArrayLike | None = None) -> Neig
     -------
     Neighbors
         With ``metric=None``: a model made from them does not know the metric either, and `predict`
-        and `prepare` take theirs, Euclidean unless told.
+        and `prepare` take theirs, Euclidean with a warning unless told.
 
     See Also
     --------
@@ -182,9 +182,20 @@ class Ranking:
 def check_ranked_by(X: Neighbors, metrics: Sequence[object]) -> None:
     """Neighbours have been ranked by a metric already; another one cannot be asked for."""
     if list(metrics) not in (["euclidean"], [X.metric]):
+        ranked = f"ranked by {X.metric!r}"
+        if X.metric is None:
+            ranked = "whose lists were found elsewhere and stay as they are"
         raise ValueError(
-            f"metric must be left out where X is a Neighbors, ranked by {X.metric!r}; "
+            f"metric must be left out where X is a Neighbors, {ranked}; "
             f"got {metrics if len(metrics) > 1 else metrics[0]!r}"
+        )
+
+
+def check_no_ranking(X: object) -> None:
+    """Neighbours stand in for points only where points would be ranked."""
+    if isinstance(X, Neighbors):
+        raise TypeError(
+            f"X must be the points themselves, of which a Neighbors holds ranks only; got {X!r}"
         )
 
 

@@ -14,6 +14,7 @@ from ._evidence import EvidenceCurve
 from ._loo import LooCurve
 from ._metrics import Metric
 from ._names import SCALES, SCORES, Graph, MetricName, Scale, Score, Task, Ties
+from ._neighbors import check_no_ranking
 from ._posterior import Posterior
 from ._prediction import Prediction, predict
 from ._selection import Selection
@@ -433,6 +434,7 @@ def plot_decision(
     >>> [text.get_text() for text in ax.get_legend().get_texts()]
     ['normal', 'hyper', 'hypo']
     """
+    check_no_ranking(X)
     points = check_points(X, "euclidean")
     if points.shape[1] != 2:
         raise ValueError(f"X must have 2 columns to be drawn; got {points.shape[1]}")

@@ -97,8 +97,11 @@ class Posterior:
         The log of the mean over k of p(data | k) (or of exp(log_score)).
     compared : dict
         `log_total` for each (graph, metric) there was to choose from.
-    graph, formulation, weights, metric : str
-        What was computed; the graph and the metric chosen if there was a choice.
+    graph, formulation, weights : str
+        What was computed; the graph chosen if there was a choice.
+    metric : str, Metric or None
+        The metric, chosen if there was a choice; None for lists from `as_neighbors`, which do not
+        say.
     error : float
         How far the integrals over r may be off, relatively: what two rules of the quadrature differ
         by, or where determinants are costly what one is proven to miss at most; what lies beyond
@@ -199,7 +202,8 @@ def posterior(
     k_max : int, optional
         The largest k, by default n - 1: all of them.
     ratio_bounds : tuple of float
-        The range in which sigma2/sigma0 is log-uniform a priori.
+        The range in which sigma2/sigma0 is log-uniform a priori; by evidence within 1e-100 to
+        1e100.
     metric : str or Metric, or a sequence of them
         "euclidean", "manhattan", "chebyshev", "cosine" or "precomputed", or one from
         :func:`learn_metric`. Of several the one with the highest `log_total` is chosen.

@@ -17,11 +17,20 @@ import numpy as np
 from . import _archive
 from ._metrics import Metric, check_columns, check_metric, column_names, points_and_name
 from ._names import GRAPHS, METRICS, TIES, Graph, MetricName, Task, Ties
+from ._neighbors import check_no_ranking
 from ._posterior import Posterior
 from ._queries import Index, Links
 from ._selection import Selection
 from ._targets import Targets, Voters, encode
-from ._validation import check_flag, check_k, check_new_points, check_points, check_sigmas, one_of
+from ._validation import (
+    check_flag,
+    check_k,
+    check_new_points,
+    check_points,
+    check_sigmas,
+    one_of,
+    warn,
+)
 from ._version import __version__
 from ._votes import Blend, Votes, combine
 
@@ -125,7 +134,7 @@ def predict(
         neighbours gets it. With a model its own choice counts.
     metric : str or Metric, optional
         "euclidean", "manhattan", "chebyshev", "cosine" or "precomputed", or a learned one. By
-        default the model's, without one "euclidean".
+        default the model's, without one "euclidean"; so, with a warning, where the model's is None.
 
     Returns
     -------
@@ -220,7 +229,7 @@ def prepare(
         Regression: whether the mean is taken off y. With a model its own choice counts.
     metric : str or Metric, optional
         "euclidean", "manhattan", "chebyshev", "cosine" or "precomputed", or a learned one. By
-        default the model's, without one "euclidean".
+        default the model's, without one "euclidean"; so, with a warning, where the model's is None.
 
     Returns
     -------
@@ -251,8 +260,15 @@ def prepare(
     if model is not None:
         _check_agreement(model, given, center)
         graph, metric, center = model.graph, model.metric or metric, model.center
+        if metric is None:
+            warn(
+                "metric of the model is None, as lists from as_neighbors do not say by which they "
+                "were found, and Euclidean distances are taken. If the lists are of others, "
+                'metric= says of which; if not, metric="euclidean" says so'
+            )
     graph = one_of("symmetric" if graph is None else graph, GRAPHS, "graph")
     metric = check_metric("euclidean" if metric is None else metric)
+    check_no_ranking(X)
     points, name, raw = points_and_name(X, metric)
     learned_on = metric.columns if isinstance(metric, Metric) else None
     targets = encode(y, len(points), task, "auto", center)

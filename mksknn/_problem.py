@@ -39,6 +39,11 @@ LOG_2PI = math.log(2.0 * math.pi)
 _Numbers = TypeVar("_Numbers", float, np.ndarray)
 
 
+def shown(log_evidence: float) -> str:
+    """A log evidence as results print it: given sigmas may make it one of 200 digits."""
+    return f"{log_evidence:.4f}" if abs(log_evidence) < 1e12 else f"{log_evidence:.6g}"
+
+
 @dataclass(frozen=True)
 class Optimum:
     """The evidence of one k and where it is reached."""

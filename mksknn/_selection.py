@@ -22,7 +22,7 @@ from ._names import (
     Task,
 )
 from ._plan import ONE, make_plan, open_graph
-from ._problem import RATIO_BOUNDS, Question, pose
+from ._problem import RATIO_BOUNDS, Question, pose, shown
 from ._race import find_best, first_depth
 from ._threads import Executor, one_thread_each, progress_bar
 from ._validation import check_executor, check_flag, one_of
@@ -60,8 +60,8 @@ class Selection:
         True when sigma2/sigma0 stopped at an end of `ratio_bounds`, having no peak within them: at
         the lower one because (nearly) every edge joins equal targets, at the upper one because the
         graph explains nothing.
-    metric : str or Metric
-        The metric of the ranking.
+    metric : str, Metric or None
+        The metric of the ranking; None for lists from `as_neighbors`, which do not say.
     center : bool
         Whether regression targets were centred.
     margin : float
@@ -86,11 +86,11 @@ class Selection:
     certified: bool
     evaluated: np.ndarray
     at_bound: bool
-    metric: MetricName | Metric = "euclidean"
+    metric: MetricName | Metric | None = "euclidean"
     center: bool = True
     margin: float = np.inf
     at_k_max: bool = False
-    compared: dict[tuple[Graph, MetricName | Metric], float] = field(default_factory=dict)
+    compared: dict[tuple[Graph, MetricName | Metric | None], float] = field(default_factory=dict)
     classes: np.ndarray | None = None
 
     def __repr__(self) -> str:
@@ -98,7 +98,7 @@ class Selection:
         if self.sigma0 is not None:
             parts += [f"sigma0={self.sigma0:.6g}", f"sigma2={self.sigma2:.6g}"]
         if self.log_evidence is not None:
-            parts.append(f"log_evidence={self.log_evidence:.4f}")
+            parts.append(f"log_evidence={shown(self.log_evidence)}")
         parts += [f"graph={self.graph!r}", f"formulation={self.formulation!r}"]
         parts.append(f"criterion={self.criterion!r}")
         count = len(self.evaluated)
@@ -160,7 +160,7 @@ def select_k(
         Fixed hyperparameters, both or neither; not with the leave-one-out criteria. By default the
         best of each k.
     ratio_bounds : tuple of float
-        The range in which sigma2/sigma0 is searched.
+        The range in which sigma2/sigma0 is searched; by evidence within 1e-100 to 1e100.
     metric : str or Metric, or a sequence of them
         "euclidean", "manhattan", "chebyshev", "cosine" or "precomputed", or one from
         :func:`learn_metric`. Of several the criterion chooses one.

@@ -60,7 +60,11 @@ def check_points(X: object, metric: str = "euclidean", name: str = "X") -> np.nd
 
 
 def check_new_points(
-    X_new: object, points: np.ndarray, metric: str, name: str = "X_new"
+    X_new: object,
+    points: np.ndarray,
+    metric: str,
+    name: str = "X_new",
+    which: str = "the columns of X",
 ) -> np.ndarray:
     """Return query points matching the training `points` (n_new x n distances if precomputed).
 
@@ -68,9 +72,7 @@ def check_new_points(
     """
     new = _as_matrix(X_new, name, points.shape[1])
     if new.shape[1] != points.shape[1]:
-        what = (
-            "a distance to each training point" if metric == "precomputed" else "the columns of X"
-        )
+        what = "a distance to each training point" if metric == "precomputed" else which
         raise ValueError(
             f"{name} must have {points.shape[1]} columns ({what}); got shape {new.shape}"
         )
@@ -108,6 +110,12 @@ def _as_matrix(X: object, name: str, columns: int | None = None) -> np.ndarray:
             f"{_FILL if np.isnan(matrix[at]) else ''}"
         )
     return matrix
+
+
+def check_finite(array: np.ndarray, name: str) -> None:
+    """Refuse numbers that are none."""
+    if at := _first(~np.isfinite(array)):
+        raise ValueError(f"{name} must be finite; got {_entry(array, at, name)}")
 
 
 _FILL = ": drop or fill in missing values first"
@@ -415,7 +423,8 @@ def check_task(y: object, n: int, task: Task = "auto") -> tuple[Task, np.ndarray
         raise ValueError(f"y must have one entry for each of the {n} rows of X; got {seen}")
     guessed = task == "auto"
     if guessed:
-        task = "regression" if array.dtype.kind == "f" else "classification"
+        floats = array.dtype.kind == "f" and not _were_whole(y)
+        task = "regression" if floats else "classification"
     if task == "classification":
         return task, _check_labels(array)
     values = _check_values(array)
@@ -424,12 +433,18 @@ def check_task(y: object, n: int, task: Task = "auto") -> tuple[Task, np.ndarray
     return task, values
 
 
+def _were_whole(y: object) -> bool:
+    """Whether pandas has made floats of integers, as it does where one is missing."""
+    types: Any = getattr(y, "dtypes", getattr(y, "dtype", None))  # of a table, one for each column
+    return all(getattr(one, "kind", "f") in "iub" for one in np.ravel(types))
+
+
 _MANY = 10  # numbers, among which two different ones are not there by chance
 _warned = False
 
 
 def _warn_of_labels(values: np.ndarray) -> None:
-    """Say once, where the package is called, that two values look like labels."""
+    """Say once that two values look like labels."""
     global _warned
     if _warned or values.ndim > 1 or len(values) < _MANY:
         return
@@ -437,17 +452,20 @@ def _warn_of_labels(values: np.ndarray) -> None:
     two = low < high and bool(((values == low) | (values == high)).all())
     if not (two and low.is_integer() and high.is_integer()):
         return
+    warn(
+        f"y holds {low} and {high} only, and is taken for values to predict because these are "
+        'floats. If they are labels, pass task="classification" or integers; if they are values, '
+        'task="regression" says so'
+    )
+    _warned = True
+
+
+def warn(message: str) -> None:
+    """Say it of the line that calls the package."""
     level, frame = 1, inspect.currentframe()
     while frame is not None and frame.f_globals.get("__package__") == __package__:
         level, frame = level + 1, frame.f_back
-    warnings.warn(
-        f"y holds {low} and {high} only, and is taken for values to predict because these are "
-        'floats. If they are labels, pass task="classification" or integers; if they are values, '
-        'task="regression" says so',
-        UserWarning,
-        stacklevel=level,
-    )
-    _warned = True
+    warnings.warn(message, UserWarning, stacklevel=level)
 
 
 def _as_targets(y: object) -> np.ndarray:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import Phase, settings
 
-from mksknn import _dense, _problem, _validation, datasets
+from mksknn import _dense, _neighbors, _validation, datasets
 from mksknn._cholmod import cholmod
 
 # Compiling a kernel inside an example would break any deadline. The same examples every time: `make
@@ -93,13 +93,13 @@ def counted(monkeypatch):
 def rankings(monkeypatch):
     """How many neighbours were ranked by each ranking of a question's points, in turn."""
     depths = []
-    rank = _problem.rank
+    rank = _neighbors.rank
 
     def counting(points, depth, *args):
         depths.append(depth)
         return rank(points, depth, *args)
 
-    monkeypatch.setattr(_problem, "rank", counting)
+    monkeypatch.setattr(_neighbors, "rank", counting)
     return depths
 
 

@@ -62,6 +62,7 @@ DEFAULTS = {
     "predict": {"X": X, "y": TWO, "X_new": X[:2], "k": 3},
     "prepare": {"X": X, "y": TWO, "k": 3},
     "learn_metric": {"X": X, "y": TWO},
+    "plot_decision": {"X": X[:, :2], "y": TWO, "k": 3},
 }
 V, T = ValueError, TypeError
 # (function, argument at fault, value, further arguments, exception, part of the message)
@@ -101,6 +102,10 @@ TABLE = [
     ("neighbors", "X", -D, {"metric": "precomputed"}, V, ">= 0"),
     ("neighbors", "X", asymmetric(), {"metric": "precomputed"}, V, "symmetric"),
     ("neighbors", "X", pd.DataFrame(spoiled(np.nan), columns=list("abc")), {}, V, "column 'b'"),
+    ("predict", "X", RANKED, {}, T, "the points themselves"),
+    ("prepare", "X", RANKED, {}, T, "the points themselves"),
+    ("learn_metric", "X", RANKED, {}, T, "the points themselves"),
+    ("plot_decision", "X", RANKED, {}, T, "the points themselves"),
     ("learn_metric", "X", np.ones((N, 2)), {}, V, "X must vary"),
     ("learn_metric", "X", spoiled(np.nan), {}, V, "nan"),
     # names

@@ -10,6 +10,7 @@ import re
 import pytest
 
 import mksknn
+from mksknn import _problem
 
 MODULES = ["mksknn"] + [
     module.name for module in pkgutil.walk_packages(mksknn.__path__, prefix="mksknn.")
@@ -117,6 +118,14 @@ def test_public_names_are_sorted_and_exist():
     assert len(set(names)) == len(names)
     for name in names:
         assert hasattr(mksknn, name)
+
+
+@pytest.mark.parametrize("name", ["evidence_curve", "select_k", "posterior"])
+def test_the_limits_of_ratio_bounds_are_told(name):
+    told = re.search(
+        r"ratio_bounds : [^:]*within (\S+) to\s+(\S+)\.\n", getattr(mksknn, name).__doc__
+    )
+    assert tuple(map(float, told.groups())) == _problem._RATIOS
 
 
 def test_data_goes_one_way():

@@ -1,6 +1,7 @@
 """One entrance: points or neighbours, ranked once per call, with the same bits either way."""
 
 import dataclasses
+import warnings
 
 import numpy as np
 import pytest
@@ -149,6 +150,8 @@ def test_no_more_neighbours_than_are_held():
             call(ranked, LABELS, ks=[2, 8])
         with pytest.raises(ValueError, match="metric must be left out where X is a Neighbors"):
             call(ranked, LABELS, metric="manhattan")
+        with pytest.raises(ValueError, match="whose lists were found elsewhere.*got 'manhattan'"):
+            call(entrances()[2], LABELS, metric="manhattan")
 
 
 # ---------------------------------------------------------------- lists that are refused
@@ -203,8 +206,13 @@ def test_a_model_of_lists_found_elsewhere_is_told_its_metric():
         expected = mksknn.predict(X, y, new, known)
         found = mksknn.predict(X, y, new, unknown, metric="manhattan")
         np.testing.assert_array_equal(found.probability, expected.probability)
-        plain = mksknn.predict(X, y, new, unknown)
-        told = mksknn.predict(X, y, new, unknown, metric="euclidean")
-        np.testing.assert_array_equal(plain.probability, told.probability)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            told = mksknn.predict(X, y, new, unknown, metric="euclidean")
+        for ask in (mksknn.predict, lambda X, y, new, model: mksknn.prepare(X, y, model)(new)):
+            with pytest.warns(UserWarning, match="metric of the model is None.*Eucl") as caught:
+                plain = ask(X, y, new, unknown)
+            assert [one.filename for one in caught] == [__file__]
+            np.testing.assert_array_equal(plain.probability, told.probability)
         with pytest.raises(ValueError, match="metric must be left out or equal the model's"):
             mksknn.predict(X, y, new, known, metric="cosine")

@@ -162,6 +162,7 @@ def test_large_sigmas_are_certified_with_their_rounding(sigma0, sigma2):
     found = mksknn.select_k(X, Y, sigma0=sigma0, sigma2=sigma2)
     assert found.certified
     assert found.log_evidence == curve.log_evidence.max()
+    assert all(len(repr(result)) < 220 for result in (curve, found))  # not of 200 digits
 
 
 # ---------------------------------------------------------------- Dask

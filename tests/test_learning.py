@@ -363,6 +363,26 @@ def test_metric_made_by_hand():
     assert repr(metric) == "Metric(mine: column 1 2, column 0 1; not used: column 2, column 3)"
 
 
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+@pytest.mark.parametrize("part", ["matrix", "center"])
+def test_a_metric_that_is_not_finite_is_to_blame(part, value):
+    X, y = xor(20)
+    parts = {"matrix": np.eye(4), "center": np.zeros(4)}
+    parts[part].flat[2] = value
+    metric = mksknn.Metric("mine", relevance=np.ones(4), **parts)
+    calls = [
+        lambda: metric.transform(X),
+        lambda: mksknn.neighbors(X, metric=metric),
+        lambda: mksknn.select_k(X, y, metric=["euclidean", metric]),
+        lambda: mksknn.predict(X, y, X, k=3, metric=metric),
+    ]
+    for call in calls:
+        with pytest.raises(
+            ValueError, match=rf"metric\.{part} must be finite; got .*2\] = {value}"
+        ):
+            call()
+
+
 # ---------------------------------------------------------------------------------------------
 # Names
 
@@ -378,8 +398,9 @@ def test_names_of_columns():
         metric.transform(table[table.columns[::-1]])
     with pytest.raises(ValueError, match=r"X must have the columns.*without \['right'\]"):
         mksknn.select_k(table.drop(columns="right"), y, metric=metric)
-    with pytest.raises(ValueError, match="X must have 4 columns"):
-        metric.transform(X[:, :2])
+    for call in (metric.transform, lambda X: mksknn.neighbors(X, metric=metric)):
+        with pytest.raises(ValueError, match="X must have 4 columns .the columns that metric was"):
+            call(X[:, :2])
 
 
 def test_long_tables_are_cut_in_the_repr():

@@ -1,6 +1,7 @@
 """A predictor: the same bits as predict, today and tomorrow, here and elsewhere; its files."""
 
 import copy
+import datetime
 import io
 import json
 import multiprocessing
@@ -263,13 +264,25 @@ def test_labels_survive_a_file(labels, tmp_path):
     assert got.classes.tolist() == sorted(labels.tolist())
 
 
-def test_labels_that_no_file_can_hold(tmp_path):
+@pytest.mark.parametrize(
+    ("y", "kind"),
+    [
+        (
+            np.array([(1, "a"), (2, "b")] * 20, dtype=[("n", int), ("c", "U1")]).astype(object),
+            "tuple",
+        ),
+        (np.array([1, 2] * 20, dtype=object), "int"),
+        (pd.Series([0.5, 2.0] * 20, dtype="category"), "float"),
+        ([datetime.date(2026, 1, 1), datetime.date(2026, 1, 2)] * 20, "date"),
+        (pd.to_datetime(["2026-01-01", "2026-01-02"] * 20, utc=True), "Timestamp"),
+    ],
+)
+def test_labels_that_no_file_can_hold(y, kind, tmp_path):
     X, new = cloud()
-    y = np.array([(1, "a"), (2, "b")] * 20, dtype=[("n", int), ("c", "U1")]).astype(object)
     predictor = mksknn.prepare(X, y, k=4)
     assert predictor(new).label.dtype == object
     with pytest.raises(
-        ValueError, match="array of a plain type .* got Python objects of type tuple"
+        ValueError, match=f"array of a plain type .* got Python objects of type {kind}"
     ):
         predictor.save(tmp_path / "model.npz")
     assert not list(tmp_path.iterdir())
@@ -537,8 +550,9 @@ def test_paths(saved):
                 call(wrong)
     with pytest.raises(ValueError, match="path must name a file"):
         predictor.save(folder)
-    with pytest.raises(FileNotFoundError):
-        predictor.save(folder / "missing" / "model.npz")
+    for missing, kind in (("missing", FileNotFoundError), ("no suffix", NotADirectoryError)):
+        with pytest.raises(kind, match=f"path must be in a folder .*{missing}'$"):
+            predictor.save(folder / missing / "model.npz")
     assert not list(folder.glob(".*"))
 
 

@@ -470,7 +470,13 @@ BAD_Y = {
     ),
     "missing integer": (
         pd.Series([1, None, 2, 1], dtype="Int64"),
-        "classification",
+        "auto",
+        ValueError,
+        [MISSING, "y[1]"],
+    ),
+    "missing integer in a table": (
+        pd.DataFrame({"label": pd.array([1, None, 2, 1], dtype="Int64")}),
+        "auto",
         ValueError,
         [MISSING, "y[1]"],
     ),
