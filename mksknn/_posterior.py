@@ -125,11 +125,11 @@ class Posterior:
     skipped_mass: float
     at_bound: np.ndarray
     log_total: float
-    compared: dict[tuple[Graph, MetricName | Metric], float]
+    compared: dict[tuple[Graph, MetricName | Metric | None], float]
     graph: Graph
     formulation: Encoding
     weights: Weights
-    metric: MetricName | Metric
+    metric: MetricName | Metric | None
     center: bool
     mixture: Mixture
     error: float = 0.0
