@@ -1,6 +1,7 @@
 """The house: a file imports only from those above it, and some things are done in one file only."""
 
 import ast
+import functools
 import inspect
 import re
 from pathlib import Path
@@ -25,6 +26,7 @@ FIRST_ROUND = """
 SECOND_ROUND = "Metric Predictor as_neighbors learn_metric load_predictor prepare".split()
 
 
+@functools.cache
 def trees():
     return {path.stem: ast.parse(path.read_text()) for path in sorted(PACKAGE.glob("_*.py"))}
 
