@@ -201,6 +201,23 @@ def test_a_few_rivals_take_their_turns_by_their_bounds(more):
 
 
 @pytest.mark.uncompiled
+def test_a_search_begins_at_the_peak_of_the_nearest_k(monkeypatch):
+    X, y, _ = random_set(3, "regression", n=24)
+    standing, starts = standing_of(X, y, backend="superlu"), {}
+    standing.enclose(np.array([1, 15]), -np.inf)
+    peaks = {one.k: one.optimum.ratio for one in standing.enclosed.values()}
+    assert peaks[2] != peaks[16]
+
+    def enclosing(problem, k, floor, triangles, start):
+        starts[k] = start
+        return enclose(problem, k, floor, triangles, start)
+
+    monkeypatch.setattr(_race, "enclose", enclosing)
+    standing.enclose(np.array([3, 12]), -np.inf)
+    assert starts == {4: peaks[2], 13: peaks[16]}
+
+
+@pytest.mark.uncompiled
 def test_anchors_go_on_as_long_as_they_pay():
     """Where few are left to rule out, none is tried; one that rules out few is the last one."""
     X, y, _ = random_set(38, "regression", n=40)
