@@ -218,6 +218,29 @@ def test_a_search_begins_at_the_peak_of_the_nearest_k(monkeypatch):
 
 
 @pytest.mark.uncompiled
+def test_which_sparse_anchor_should_rule_out_most():
+    """By the errors foretold of its bounds on the k below it, literally; none if those are few."""
+    X, y, _ = random_set(5, "regression", n=40)
+    standing = standing_of(X, y, backend="superlu", k_max=30)
+    ks, edges = np.arange(1, 31), 40.0 * np.arange(31)  # symmetric: each adds one edge a point
+    chosen = []
+    for scale in (0.02, 0.05, 0.1, 0.3, 1.0):
+        told = {k: -scale * (k - 24) ** 2 / 24.0 for k in range(1, 31)}
+        standing._told = {k: (value, 1.0) for k, value in told.items()}
+        out = [
+            sum(
+                told[k] + 0.4 * (edges[a] - edges[k]) * (40.0 / edges[a]) ** 2 < -0.01
+                for k in range(1, a + 1)
+            )
+            for a in range(1, 31)
+        ]
+        expected = int(np.argmax(out)) if max(out) >= 10 else None
+        assert standing._sparse_anchor(ks, -0.01) == expected
+        chosen.append(expected)
+    assert None in chosen and len(set(chosen)) >= 3
+
+
+@pytest.mark.uncompiled
 def test_anchors_go_on_as_long_as_they_pay():
     """Where few are left to rule out, none is tried; one that rules out few is the last one."""
     X, y, _ = random_set(38, "regression", n=40)
