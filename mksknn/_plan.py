@@ -39,9 +39,9 @@ _REDUCE_SIZE, _REDUCTION = 800, 10
 # of a sparse graph).
 ONE, SEARCH, INTEGRAL = 1, 7, 100
 # Against one reduction, the many factorizations of an integral must be small, and each takes as
-# long as so many multiplications before it has done one. CPU seconds of one k by LAPACK and CHOLMOD
-# (busy machine), in the plane: n = 700 0.04 and 0.16 to 0.45 (k = 5 to 40), 1,000 0.1 and 0.19 to 0.63, 1,500 0.27
-# and 0.16 (k = 5), 0.29 (10), 0.86 (20), 4,000 7.9 and 0.4 to 4.1.
+# long as so many multiplications before it has done one. CPU seconds of one k by LAPACK and by
+# CHOLMOD, in the plane, on a busy machine: n = 700 0.04 and 0.16 to 0.45 (k = 5 to 40), 1,000 0.1
+# and 0.19 to 0.63, 1,500 0.27 and 0.16 (k = 5), 0.29 (10), 0.86 (20), 4,000 7.9 and 0.4 to 4.1.
 _BEFORE = 1.5e7
 
 
