@@ -38,10 +38,12 @@ _DEEP = 96
 _ROUND = 4  # k enclosed against one floor; fixed, so that no answer depends on the workers
 _POINTS, _RISE = 10_000, 1e-3  # nats a point: more than a random vector errs by
 _MANY = 16  # so many rivals, the one of which most is foretold is looked for
-_FEW = 8  # an anchor costs as much as three factorizations or more, ruling out one k one to three
+_FEW = 9  # a dense anchor takes as long as three factorizations or more, ruling out a k one to three
 # Anchors go on if the last one ruled out a tenth of the k; a sparse one, which takes as long as
-# enclosing seven k at n = 100,000 (2-D) and five at 30,000, also so many of them.
-_WORTHWHILE, _SPARSE_ANCHOR = 0.1, 10
+# enclosing seven k at n = 100,000 (2-D) and five at 30,000, also so many of them. With 10, 7 and 5
+# in the plane, k_max = 20: n = 5,000 1.10, 1.00 and 0.86 s, 10,000 1.37, 0.83 and 0.87 s, 20,000
+# 2.26, 1.90 and 1.97 s; 10,000 with k_max = 40 7.8, 8.5 and 7.5 s.
+_WORTHWHILE, _SPARSE_ANCHOR = 0.1, 7
 _MISS = 0.4  # for 1/4: 0.39 was seen at n = 100,000 (2-D), ten k below 55
 # At its own peak an anchor bounds hardly any k by less than its own evidence; above the peak it
 # does (docs/theory). Of the 19 k below 20 at n = 100,000 (2-D), none is ruled out from the peak,
@@ -260,12 +262,14 @@ class Standing:
     def anchor(self, floor: float) -> bool:
         """Bound all k from one of them, where that pays; say whether anything was tried."""
         rivals = self.rivals(floor)
-        if not self._anchors_pay or len(rivals) <= _FEW:
+        if not self._anchors_pay or not len(rivals):
             return False
         problem = self.problem
         ks = problem.ks[rivals]
         # resistances of a sparse graph bound the k below it, those of a dense one all
         dense = problem.plan.dense(int(ks[-1]))
+        if len(rivals) < (_FEW if dense else _SPARSE_ANCHOR):
+            return False
         one = int(np.argmax(self.upper[rivals])) if dense else self._sparse_anchor(ks, floor)
         if one is None:
             return False
