@@ -62,7 +62,7 @@ demo: $(VENV)/.ready-run
 # pytest's status 5 means that no test carries the mark.
 test: $(VENV)/.ready-test
 	$(TEST_ENV) $(PY) -m pytest -n 2
-	$(TEST_ENV) NUMBA_DISABLE_JIT=1 $(PY) -m pytest -q -m uncompiled || test $$? -eq 5
+	$(TEST_ENV) NUMBA_DISABLE_JIT=1 $(PY) -m pytest -q -n 2 -m uncompiled || test $$? -eq 5
 
 slow: $(VENV)/.ready-test
 	$(TEST_ENV) $(PY) -m pytest -m slow

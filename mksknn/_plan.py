@@ -31,6 +31,11 @@ _FIRST_GUESS, _GUESSED_POWER, _STEEPEST = 12, 0.5, 3.0
 # Points: of so many, what comes before and after CHOLMOD is worth a thread (17.7 s for 19.3 at
 # n = 100,000 in the plane with k_max = 40; nothing was gained from 1,000 to 10,000).
 _ASIDE = 20_000
+# Graphs times n^2: less is not worth a thread. Four graphs enclosed on one or two threads, and all
+# of select_k, means of 24 problems: n = 60 3.6 and 4.8 ms, 100 6.2 and 6.5, 200 15.0 and 15.2, 300
+# 28.3 and 28.1, 400 61 and 49. Bounds of so few points are not either: 15.2 and 16.1 ms at n = 200,
+# 122 and 125 at 600.
+_WORK, _BOUNDS = 100_000, 1_000
 _DENSE_BYTES = 10.0  # an n x n matrix of doubles and some room
 # One reduction took as long as 5 to 8 Cholesky factorizations for n = 300 to 1,500, and a search
 # over r takes 6 to 7 of those, with more work around them than a small matrix is worth.
@@ -71,8 +76,13 @@ class Plan:
         no reduction does. CHOLMOD keeps the GIL, but what comes before and after it does not.
         """
         if (ks >= self.dense_from).any():
-            return self.n < TILED or self.reduces(values)
+            return len(ks) * self.n**2 >= _WORK and (self.n < TILED or self.reduces(values))
         return self.n >= _ASIDE
+
+    @property
+    def bounds_side_by_side(self) -> bool:
+        """Whether the bounds of several k at once are worth the threads."""
+        return self.n >= _BOUNDS
 
 
 def sparse_backend() -> str:

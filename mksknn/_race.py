@@ -223,7 +223,8 @@ class Standing:
         def work(one: int) -> None:
             bounds[one] = local_bound(self.problem, ks[one], triangles[one])
 
-        run_pieces(work, range(len(ks)))
+        threads = None if self.problem.plan.bounds_side_by_side else 1
+        run_pieces(work, range(len(ks)), threads)
         self.upper[positions] = np.minimum(self.upper[positions], bounds)
         self.level[positions] = LOCAL
 

@@ -38,6 +38,15 @@ def test_choice_of_a_backend():
     assert replace(plan, n=30_000).side_by_side(np.array([2]), SEARCH)
 
 
+def test_few_points_are_not_worth_a_thread():
+    pairs = pairs_of(np.random.default_rng(13).normal(size=(100, 2)), "symmetric")
+    plan = make_plan(pairs, "auto", None)
+    assert plan.side_by_side(np.arange(1, 100), SEARCH)
+    assert not plan.side_by_side(np.arange(1, 5), SEARCH)
+    assert not plan.bounds_side_by_side
+    assert replace(plan, n=1_000).bounds_side_by_side
+
+
 def test_fill_grows_with_k_so_there_is_one_border():
     pairs = chain()
     plan = make_plan(pairs, "auto", None)
