@@ -38,7 +38,7 @@ _DEEP = 96
 _ROUND = 4  # k enclosed against one floor; fixed, so that no answer depends on the workers
 _POINTS, _RISE = 10_000, 1e-3  # nats a point: more than a random vector errs by
 _MANY = 16  # so many rivals, the one of which most is foretold is looked for
-_FEW = 9  # a dense anchor takes as long as three factorizations or more, ruling out a k one to three
+_FEW = 9  # a dense anchor costs three factorizations or more, ruling out one k one to three
 # Anchors go on if the last one ruled out a tenth of the k; a sparse one, which takes as long as
 # enclosing seven k at n = 100,000 (2-D) and five at 30,000, also so many of them. With 10, 7 and 5
 # in the plane, k_max = 20: n = 5,000 1.10, 1.00 and 0.86 s, 10,000 1.37, 0.83 and 0.87 s, 20,000

@@ -185,7 +185,7 @@ def test_workers_killed_at_the_start(cluster):
     labels = (points[:, 0] + 0.5 * rng.normal(size=200) > 0).astype(int)
     expected = mksknn.evidence_curve(points, labels, k_max=30)
     with distributed.Client(cluster) as client, ThreadPoolExecutor(1) as pool:
-        for delay in (0.0, 0.01, 0.03, 0.06):
+        for delay in (0.0, 0.02, 0.06):
             client.wait_for_workers(2, timeout=120)
             victims = list(client.run(os.getpid).values())
             sweep = pool.submit(mksknn.evidence_curve, points, labels, k_max=30, executor=client)
@@ -345,7 +345,7 @@ def run(script, *arguments, **environment):
 
 # ---------------------------------------------------------------- the same bits
 
-# n = 700 has one tile, n = 2,300 several; both backends where the graph is sparse.
+# n = 700 has one tile, n = 2,100 several; both backends where the graph is sparse.
 SAME = """
 import contextlib, json, multiprocessing, sys
 from concurrent.futures import ProcessPoolExecutor
@@ -384,15 +384,16 @@ def answers_of(n, backend, workers=0, numba=1, blas=1):
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("n", [700, 2300])
+@pytest.mark.parametrize("n", [700, 2100])
 def test_the_same_bits_for_any_number_of_threads(n, backend):
     found = answers_of(n, backend)
-    assert answers_of(n, backend, numba=2, blas=2) == found
-    assert answers_of(n, backend, numba=1, blas=4) == found
+    assert answers_of(n, backend, numba=2, blas=4) == found
+    if n == 700:
+        assert answers_of(n, backend, numba=1, blas=2) == found
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("n", [700, pytest.param(2300, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("n", [700, pytest.param(2100, marks=pytest.mark.slow)])
 def test_the_same_answers_from_workers(n, backend):
     """The same k, labels and certified; values within 1e-11, as docs/howto/cluster.md says."""
     answers, values = answers_of(n, backend)

@@ -321,6 +321,6 @@ def test_evidence_that_still_rises_where_the_ranking_ends():
     y = (X[:, 0] > 0) ^ (rng.random(10_000) < 0.2)
     found = mksknn.select_k(X, y, k_max=120)
     assert found.certified and found.k == 60
-    around = mksknn.evidence_curve(X, y, ks=[48, 59, 60, 61, 72])
+    around = mksknn.evidence_curve(X, y, ks=[59, 60, 61])
     assert around.best_k == 60
-    assert found.log_evidence == pytest.approx(around.log_evidence[2], rel=1e-12)
+    assert found.log_evidence == pytest.approx(around.log_evidence[1], rel=1e-12)
