@@ -348,3 +348,15 @@ def test_degrees_are_remembered_as_they_are():
     for k in [*range(1, 39), 3, 20, 3]:
         W = naive.weights(X, k, "symmetric")
         np.testing.assert_array_equal(_graphs.degrees(pairs, k), W.sum(axis=0))
+
+
+@pytest.mark.uncompiled
+@pytest.mark.parametrize("graph", GRAPHS)
+def test_degrees_in_any_order_of_k(graph):
+    """Each is counted from the nearest graph that was looked at, up or down."""
+    rng = np.random.default_rng(8)
+    X = rng.integers(0, 4, size=(40, 2)).astype(float)
+    pairs = make_pairs(X, graph)
+    for k in rng.permutation(np.tile(np.arange(1, 40), 2)).tolist():
+        expected = np.asarray(mksknn.knn_graph(X, k, graph=graph).sum(axis=1)).ravel()
+        np.testing.assert_array_equal(_graphs.degrees(pairs, k), expected)
