@@ -599,13 +599,8 @@ def check_symmetric(A: Any, name: str) -> scipy.sparse.csc_array:
     return matrix
 
 
-_ALWAYS = 2.0**19  # bytes: to ask for less is quicker than to ask whether they are there
-
-
 def check_memory(needed: float, what: str, advice: str) -> None:
     """Refuse a request that the machine's free memory cannot hold, before allocating."""
-    if needed <= _ALWAYS:
-        return
     free = free_memory()
     if free is not None and needed > free:
         raise ValueError(
