@@ -9,6 +9,7 @@ pass over all pairs (`_tails`), and ranked only where that does not rule them ou
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -159,22 +160,28 @@ class Standing:
 
         self.foretells = False  # once is enough
 
-        def of(one: int) -> float:
-            return self._foretell(int(self.problem.ks[rivals[one]]))[0]
+        def best_of(some: Sequence[int]) -> int:
+            told = self._foretell(self.problem.ks[rivals[list(some)]])
+            return some[int(np.argmax([value for value, _ in told]))]
 
         step = max(1, len(rivals) // 8)
-        best = max(range(0, len(rivals), step), key=of)
+        best = best_of(range(0, len(rivals), step))
         while step > 1:
             step //= 2
-            beside = (best, max(best - step, 0), min(best + step, len(rivals) - 1))
-            best = max(beside, key=of)
+            best = best_of((best, max(best - step, 0), min(best + step, len(rivals) - 1)))
         return int(rivals[best])
 
-    def _foretell(self, k: int) -> tuple[float, float]:
-        """The best evidence of a k as it should turn out, and its ratio."""
-        if k not in self._told:
+    def _foretell(self, ks: np.ndarray) -> list[tuple[float, float]]:
+        """The best evidence of each of these k as it should turn out, and its ratio."""
+
+        def work(k: int) -> None:
             self._told[k] = foretell(self.problem, k, self._triangles.known(k))
-        return self._told[k]
+
+        self._bound_each(work, sorted(set(ks.tolist()) - set(self._told)))
+        return [self._told[k] for k in ks.tolist()]
+
+    def _bound_each(self, work: Callable[[int], None], pieces: Sequence[int]) -> None:
+        run_pieces(work, pieces, None if self.problem.plan.bounds_side_by_side else 1)
 
     def _rank(self) -> None:
         """Bound the k whose graphs have come to hand."""
@@ -217,14 +224,12 @@ class Standing:
         if not len(positions):
             return
         ks = self.problem.ks[positions].tolist()
-        triangles = [self._triangles.of(k) for k in ks]
         bounds = np.empty(len(ks))
 
         def work(one: int) -> None:
-            bounds[one] = local_bound(self.problem, ks[one], triangles[one])
+            bounds[one] = local_bound(self.problem, ks[one], self._triangles.of(ks[one]))
 
-        threads = None if self.problem.plan.bounds_side_by_side else 1
-        run_pieces(work, range(len(ks)), threads)
+        self._bound_each(work, range(len(ks)))
         self.upper[positions] = np.minimum(self.upper[positions], bounds)
         self.level[positions] = LOCAL
 
@@ -284,7 +289,7 @@ class Standing:
         elif problem.sigmas is not None:
             ratio = problem.ratio
         else:
-            ratio = _ABOVE * self._foretell(k)[1]
+            ratio = _ABOVE * self._foretell(problem.ks[[at]])[0][1]
         ratio = min(max(ratio, problem.ratio_bounds[0]), problem.ratio_bounds[1])
         opened = open_graph(problem.pairs, k, problem.plan, ONE)
         bounds = anchor_bounds(problem, opened, ratio)
@@ -307,8 +312,7 @@ class Standing:
         of another; and by something for what they know.
         """
         pairs = self.problem.pairs
-        for k in ks[:: max(1, len(ks) // 8)].tolist():
-            self._foretell(k)
+        self._foretell(ks[:: max(1, len(ks) // 8)])
         known = sorted(self._told)
         told = np.interp(ks, known, [self._told[k][0] for k in known])
         edges = pairs.count[ks].astype(np.float64)

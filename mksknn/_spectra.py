@@ -10,13 +10,14 @@ nothing rests on it but how many factorizations a search takes.
 
 from __future__ import annotations
 
+import threading
 from typing import NamedTuple
 
 import numpy as np
 from numpy.polynomial import chebyshev
 from scipy.linalg import eigh_tridiagonal
 
-from ._graphs import Components, Pairs, components, degrees
+from ._graphs import Components, Pairs, components, degrees, join
 from ._jit import kernel
 
 _LOCAL_SHARE = 1 / 30  # of n^3: as much work as a tenth of a dense factorization
@@ -79,12 +80,12 @@ class Foretold:
     """
 
     def __init__(self, pairs: Pairs, k: int, triangles: np.ndarray | None = None) -> None:
-        degree, joined = degrees(pairs, k), join(pairs, k)
+        degree = degrees(pairs, k)
         if local_pays(degree):
-            self.stand_in = local_stand_in(pairs, k, triangles, joined)
+            self.stand_in = local_stand_in(pairs, k, triangles)
         else:
             self.stand_in = diagonal_stand_in(degree)
-        self.random = random_stand_in(pairs, k, joined)
+        self.random = random_stand_in(pairs, k)
         # a polynomial of one degree less than the derivative in Gauss's error
         self._degree = min(self.stand_in.power - 1, len(self.random.nodes) - 1)
         largest = max(float(one.nodes.max()) for one in (self.stand_in, self.random))
@@ -107,36 +108,6 @@ class Foretold:
 
 
 # ---------------------------------------------------------------------------------------------
-# Who is joined to whom
-
-
-class Joined(NamedTuple):
-    """Vertex i is joined to ends[starts[i]:starts[i + 1]]; a weight of two stands there twice."""
-
-    starts: np.ndarray
-    ends: np.ndarray
-
-
-def join(pairs: Pairs, k: int) -> Joined:
-    """Who is joined to whom in graph k."""
-    edges = pairs.count[k]
-    starts, ends = np.append(0, np.cumsum(degrees(pairs, k))), np.empty(2 * edges, np.int32)
-    _fill_ends(pairs.rows[:edges], pairs.columns[:edges], starts[:-1].copy(), ends)
-    return Joined(starts, ends)
-
-
-@kernel
-def _fill_ends(rows, columns, spot, ends):
-    """The ends of each vertex, from its spot on."""
-    for e in range(rows.shape[0]):
-        i, j = rows[e], columns[e]
-        ends[spot[i]] = j
-        spot[i] += 1
-        ends[spot[j]] = i
-        spot[j] += 1
-
-
-# ---------------------------------------------------------------------------------------------
 # Gauss's rule at every vertex
 
 
@@ -152,18 +123,15 @@ def local_pays(degree: np.ndarray) -> bool:
     return float((degree.astype(np.float64) ** 2).sum()) < _LOCAL_SHARE * len(degree) ** 3
 
 
-def local_stand_in(
-    pairs: Pairs, k: int, triangles: np.ndarray | None = None, joined: Joined | None = None
-) -> StandIn:
-    """Two Lanczos steps from each vertex of graph k, whose triangles and ends may be known.
+def local_stand_in(pairs: Pairs, k: int, triangles: np.ndarray | None = None) -> StandIn:
+    """Two Lanczos steps from each vertex of graph k, whose triangles may be known.
 
     Nodes are the eigenvalues of the T_i, weights the squares of their vectors' first entries.
     """
     if triangles is None:
         triangles = Triangles(pairs, k).of(k)
-    starts, ends = join(pairs, k) if joined is None else joined
     nodes, weights = np.empty((pairs.n, 2)), np.empty((pairs.n, 2))
-    _two_steps(starts, ends, triangles, np.zeros(pairs.n), nodes, weights)
+    _two_steps(*join(pairs, k), degrees(pairs, k), triangles, np.zeros(pairs.n), nodes, weights)
     return StandIn(nodes.ravel(), weights.ravel(), 4)
 
 
@@ -180,13 +148,15 @@ class Triangles:
         self._known: dict[int, np.ndarray] = {}
         self._state: tuple[np.ndarray, ...] | None = None
         self._done = 0  # the k that has been reached
+        self._lock = threading.Lock()  # of several threads one counts
 
     def of(self, k: int) -> np.ndarray:
         """Those of graph k."""
-        if k not in self._known:
-            for step in range(self._done + 1, k + 1):
-                self._known[step] = self._grown(step)
-            self._done = k
+        with self._lock:
+            if k not in self._known:
+                for step in range(self._done + 1, k + 1):
+                    self._known[step] = self._grown(step)
+                self._done = k
         return self._known[k]
 
     def known(self, k: int) -> np.ndarray | None:
@@ -244,22 +214,22 @@ def _add_triangles(rows, columns, starts, size, ends, weights, mark, triangles):
 
 
 @kernel
-def _two_steps(starts, ends, triangles, weight, nodes, weights):
+def _two_steps(starts, ends, degrees, triangles, weight, nodes, weights):
     """T_i = [[d_i, b], [b, a]]: b^2 = sum w_ij^2, a = (sum w_ij^2 d_j - triangles) / b^2.
 
     All entries of `weight` are 0, before and after.
     """
     for i in range(triangles.shape[0]):
-        degree = float(starts[i + 1] - starts[i])
-        for e in range(starts[i], starts[i + 1]):
-            weight[ends[e]] += 1.0
+        degree = float(degrees[i])
+        joined = ends[starts[i] : starts[i] + degrees[i]]
+        for j in joined:
+            weight[j] += 1.0
         squares, far = 0.0, 0.0
-        for e in range(starts[i], starts[i + 1]):
-            j = ends[e]
+        for j in joined:
             squares += weight[j]
-            far += weight[j] * (starts[j + 1] - starts[j])
-        for e in range(starts[i], starts[i + 1]):
-            weight[ends[e]] = 0.0
+            far += weight[j] * degrees[j]
+        for j in joined:
+            weight[j] = 0.0
         if squares == 0.0:  # a vertex of its own
             nodes[i, 0], nodes[i, 1] = 0.0, 0.0
             weights[i, 0], weights[i, 1] = 1.0, 0.0
@@ -282,7 +252,7 @@ def _two_steps(starts, ends, triangles, weight, nodes, weights):
 # Lanczos's method from a random vector
 
 
-def random_stand_in(pairs: Pairs, k: int, joined: Joined | None = None) -> StandIn:
+def random_stand_in(pairs: Pairs, k: int) -> StandIn:
     """Nodes and weights as one random vector sees the spectrum of L_k."""
     parts = components(pairs, k)
     n, nulls = pairs.n, parts.count
@@ -294,8 +264,8 @@ def random_stand_in(pairs: Pairs, k: int, joined: Joined | None = None) -> Stand
     if not vector.any():  # the same sign throughout each component, as happens to a few points
         vector = _off_nulls(np.arange(float(n)), parts)
     norm = float(np.sqrt((vector * vector).sum()))
-    starts, ends = join(pairs, k) if joined is None else joined
-    diagonal, beside = _lanczos(starts, ends, vector / norm, min(_STEPS, n - nulls))
+    steps = min(_STEPS, n - nulls)
+    diagonal, beside = _lanczos(*join(pairs, k), degrees(pairs, k), vector / norm, steps)
     size = len(diagonal)
     values, vectors = eigh_tridiagonal(diagonal, beside[: size - 1])
     nodes = np.append(np.maximum(values, 0.0), 0.0)
@@ -308,7 +278,7 @@ def _off_nulls(vector: np.ndarray, parts: Components) -> np.ndarray:
 
 
 @kernel
-def _lanczos(starts, ends, vector, steps):
+def _lanczos(starts, ends, degrees, vector, steps):
     """The tridiagonal matrix of a few steps from a unit vector."""
     n = vector.shape[0]
     diagonal, beside = np.empty(steps), np.empty(steps)
@@ -317,8 +287,8 @@ def _lanczos(starts, ends, vector, steps):
     for step in range(steps):
         along, size = 0.0, 0.0
         for i in range(n):
-            total = (starts[i + 1] - starts[i]) * here[i] - last * before[i]
-            for e in range(starts[i], starts[i + 1]):
+            total = degrees[i] * here[i] - last * before[i]
+            for e in range(starts[i], starts[i] + degrees[i]):
                 total -= here[ends[e]]
             ahead[i] = total
             along += total * here[i]
