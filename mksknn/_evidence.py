@@ -15,7 +15,7 @@ from ._enclosures import Enclosure, enclose_chunk
 from ._metrics import Metric
 from ._names import Backend, Encoding, EvidenceGraph, Formulation, Graph, MetricName, Task
 from ._plan import ONE, open_graph
-from ._problem import RATIO_BOUNDS, Problem, pose, shown
+from ._problem import RATIO_BOUNDS, Problem, pose, shown, span
 from ._threads import Executor, map_chunks, progress_bar
 from ._validation import check_executor, check_flag
 
@@ -61,8 +61,8 @@ class EvidenceCurve:
     def __repr__(self) -> str:
         best = np.argmax(self.log_evidence)
         return (
-            f"EvidenceCurve({self.graph}, {self.formulation}: k={self.k[0]}..{self.k[-1]} "
-            f"({len(self.k)} values), best_k={self.best_k}, "
+            f"EvidenceCurve({self.graph}, {self.formulation}: {span(self.k)}, "
+            f"best_k={self.best_k}, "
             f"log_evidence={shown(self.log_evidence[best])}"
             f"{', at_bound' if self.at_bound[best] else ''})"
         )

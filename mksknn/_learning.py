@@ -47,6 +47,7 @@ _MOST = 400
 # differ from it) are pulled in before the standard deviation is taken: 6.7 standard deviations of
 # a normal distribution, so that only what lies far off is touched.
 _FAR = 10.0
+_HUGE = 1e100  # standard deviations: sums of squares of products of these are still numbers
 _SHRINKAGE = (0.1, 0.5, 0.9)  # towards the diagonal; chosen by the evidence
 _LEAST_WITHIN = 0.01  # of a column's variance, at least, is taken to be within classes
 _SLICES = 8  # of the values of a regression
@@ -163,9 +164,12 @@ def learn_metric(
     with one_thread_each(), progress_bar("learn_metric", None, progress) as bar:
         scales = [robust] if np.array_equal(robust, plain) else [robust, plain]
         found = [
-            (_Data((points[chosen] - center) * scale, labels, graph, largest), scale)
+            (_Data(scaled, labels, graph, largest), scale)
             for scale in scales
+            if (np.abs(scaled := (points[chosen] - center) * scale) < _HUGE).all()
         ]
+        if not found:
+            raise ValueError("X must vary by more than 1e-300 in each column that varies at all")
         same = np.eye(points.shape[1])
         learned, scale = max(found, key=lambda pair: pair[0].best(same).value)
         maps, compared, held_out = _compare(learned, asked, criterion, bar)
@@ -225,9 +229,10 @@ def _spread(points: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     for c, column in enumerate(off.T):
         moved = np.abs(column[column != 0.0])
         if len(moved):
-            far = _FAR * np.median(moved)
-            robust[c] = 1.0 / np.clip(column, -far, far).std()
-            plain[c] = 1.0 / column.std()
+            size = 2.0 ** (math.frexp(moved.max())[1] - 1)  # whose square may be no number
+            far = min(_FAR * (np.median(moved) / size), 1.0)
+            robust[c] = 1.0 / np.clip(column / size, -far, far).std() / size
+            plain[c] = 1.0 / (column / size).std() / size
     return points.mean(axis=0), robust, plain
 
 
@@ -375,6 +380,8 @@ def _whitening(data: _Data, before: np.ndarray, name: str) -> tuple[np.ndarray, 
 def _inverse_root(matrix: np.ndarray) -> np.ndarray:
     """The symmetric root: of all roots, the one whose axes stay closest to the columns."""
     values, vectors = np.linalg.eigh(matrix)
+    # Beside an outlier of 1e9 standard deviations the least ones are lost, and may be negative.
+    values = np.maximum(values, len(values) * np.finfo(float).eps * values[-1])
     return (vectors / np.sqrt(values)) @ vectors.T
 
 

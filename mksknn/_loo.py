@@ -29,7 +29,7 @@ from ._metrics import Metric
 from ._names import Graph, MetricName, Task
 from ._neighbors import Neighbors, Ranking
 from ._order import copy_into
-from ._problem import RATIO_BOUNDS, Profile, Question, pose
+from ._problem import RATIO_BOUNDS, Profile, Question, pose, span
 from ._targets import Targets
 from ._threads import run_blocks
 from ._validation import check_memory
@@ -81,7 +81,7 @@ class LooCurve:
     def __repr__(self) -> str:
         low, high = int(np.argmin(self.error)), int(np.argmax(self.log_score))
         return (
-            f"LooCurve(graph={self.graph!r}, k={self.k[0]}..{self.k[-1]}, "
+            f"LooCurve(graph={self.graph!r}, {span(self.k)}, "
             f"best_k={self.best_k} (error={self.error[low]:.4g}), "
             f"best_k_log={self.best_k_log} (log_score={self.log_score[high]:.6g}, "
             f"ratio={self.ratio[high]:.3g}))"
@@ -203,13 +203,13 @@ class Scored:
 
     @functools.cached_property
     def pairs(self) -> Pairs:
-        """The graph's; for "knn" the symmetric graph's, whose sums over edges are its arcs'."""
+        """The graph's; for "knn" the symmetric graph's, twice the mean of both directions."""
         return pairs_by_rank(self.ranked, "symmetric" if self.graph == "knn" else self.graph)
 
     @functools.cached_property
     def roughness(self) -> np.ndarray:
-        """q_k for k = 0, 1, ..."""
-        return self.targets.roughness(self.pairs)
+        """q_k for k = 0, 1, ...: half the sum of w_ij |y_i - y_j|^2 over all i and j."""
+        return self.targets.roughness(self.pairs) * (0.5 if self.graph == "knn" else 1.0)
 
     def profile(self, k: int) -> Profile:
         """The evidence of graph k."""
@@ -476,6 +476,7 @@ _CLOSE = 1e-10  # a cell that may beat the best score by no more than this share
 _NARROW = 1e-7  # width in log r at which a cell is dropped: its bound is its score, nearly
 _BESIDE = 0.4  # width in log r of the cells beside a maximum, where S should turn out concave
 _TINY = 1e-300
+_FLAT = 1e4  # ratios so many times larger than all weights, or smaller than one, change S little
 
 
 @kernel
@@ -517,6 +518,8 @@ def _search_values(by_weight, sums, m, constant, low, high, score, ratio):
     start = 0.0
     for c in range(by_weight.shape[0]):
         w, g = _occupied(by_weight[c])
+        # from where S is not flat to rounding: a climb would end there
+        start = min(max(start, -math.log(_FLAT)), math.log(_FLAT * (1.0 + w[-1])))
         parts = np.empty((w.shape[0], 3))
         for b in range(w.shape[0]):
             for a in range(3):

@@ -40,7 +40,9 @@ class Metric:
         One number for each column of X: how far a point moves when that column alone changes by one
         standard deviation (the robust or the plain one). 0 means that the column is not used.
     compared : dict
-        What each family got: `log_total` of its posterior, by the criterion asked for.
+        What each family got, by the criterion asked for. "loo_log": `log_total` of its posterior.
+        "evidence": the evidence of at most 400 points, averaged over a grid of k and of ratios from
+        0.01 to 300; `log_total` of a posterior averages over all k, ratios and points.
     held_out : dict
         What each family gained over "scale", in nats of leave-one-out log score of points that it
         was not learned from, one part of all points after another. A family below 2, or below four
@@ -120,7 +122,7 @@ class Metric:
         if self.compared:
             got = sorted(self.compared.items(), key=lambda pair: -pair[1])
             totals = ", ".join(f"{family} {value:.1f}" for family, value in got)
-            text += f"; log_total by {self.criterion}: {totals}"
+            text += f"; compared by {self.criterion}: {totals}"
         return text + ")"
 
 

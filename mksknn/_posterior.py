@@ -34,7 +34,7 @@ from ._names import (
     Weights,
 )
 from ._plan import INTEGRAL
-from ._problem import RATIO_BOUNDS, Problem, Question, pose
+from ._problem import RATIO_BOUNDS, Problem, Question, named, pose, span
 from ._quadrature import Slice, slice_graph
 from ._race import ENCLOSED, Standing, first_depth
 from ._threads import Executor, Progress, map_chunks, progress_bar
@@ -144,8 +144,8 @@ class Posterior:
         best = int(np.argmax(self.probability))
         low, high = self.ratio_interval
         text = (
-            f"Posterior({self.graph}, {self.formulation}: k={self.k[0]}..{self.k[-1]} "
-            f"({len(self.k)} values), best_k={self.best_k} "
+            f"Posterior({self.graph}, {self.formulation}: {span(self.k)}, "
+            f"best_k={self.best_k} "
             f"(probability {self.probability[best]:.3g}), mean_k={self.mean_k:.4g}, "
             f"interval={self.interval}, ratio={self.ratio:.3g} ({low:.3g} to {high:.3g}), "
             f"weights={self.weights!r}, skipped_mass={self.skipped_mass:.2g}"
@@ -153,7 +153,7 @@ class Posterior:
         piled = float(self.probability[self.at_bound].sum())
         if piled >= 0.005:
             text += f", at_bound with probability {piled:.2f}"
-        return text + ")"
+        return text + named(self.metric) + ")"
 
 
 def posterior(

@@ -44,6 +44,20 @@ def shown(log_evidence: float) -> str:
     return f"{log_evidence:.4f}" if abs(log_evidence) < 1e12 else f"{log_evidence:.6g}"
 
 
+def span(ks: np.ndarray) -> str:
+    """Some k as results print them."""
+    if len(ks) == 1:
+        return f"k={ks[0]}"
+    return f"k={ks[0]}..{ks[-1]} ({len(ks)} values)"
+
+
+def named(metric: MetricName | Metric | None) -> str:
+    """How results print a metric that is not the usual one."""
+    if isinstance(metric, str):
+        return "" if metric == "euclidean" else f", metric={metric!r}"
+    return "" if metric is None else f", metric={metric.name}"
+
+
 @dataclass(frozen=True)
 class Optimum:
     """The evidence of one k and where it is reached."""

@@ -22,7 +22,7 @@ from ._names import (
     Task,
 )
 from ._plan import ONE, make_plan, open_graph
-from ._problem import RATIO_BOUNDS, Question, pose, shown
+from ._problem import RATIO_BOUNDS, Question, named, pose, shown
 from ._race import find_best, first_depth
 from ._threads import Executor, one_thread_each, progress_bar
 from ._validation import check_executor, check_flag, one_of
@@ -46,7 +46,7 @@ class Selection:
     sigma0, sigma2 : float or None
         The hyperparameters that go with it; None with ``criterion="loo"``, which has none. With
         "loo_log" their ratio is the one that scores best, and sigma0 the one of highest evidence
-        at that ratio.
+        at that ratio (of the "knn" graph: of the mean of its two directions).
     log_evidence : float or None
         The evidence at k, sigma0 and sigma2; None for the "knn" graph, which has none.
     graph, formulation, criterion : str
@@ -71,7 +71,8 @@ class Selection:
     at_k_max : bool
         True when k is the largest k allowed and larger ones exist: then the limit decided.
     compared : dict
-        The criterion's best value for each (graph, metric) there was to choose from.
+        The criterion's best value for each (graph, metric) there was to choose from; by "loo" minus
+        the error, so that the highest wins.
     classes : ndarray or None
         The labels, sorted; None for regression.
     """
@@ -107,7 +108,7 @@ class Selection:
             parts.append("at_bound=True")
         if self.at_k_max:
             parts.append("at_k_max=True: larger k may be better")
-        return f"Selection({', '.join(parts)})"
+        return f"Selection({', '.join(parts)}{named(self.metric)})"
 
 
 def select_k(
@@ -270,7 +271,7 @@ def _by_loo(
     """The best leave-one-out score, and the selection it leads to."""
     by_score = criterion == "loo_log"
     scored = score(question, ranking, graph, log_score=by_score)
-    scores = scored.log_score if by_score else -scored.error
+    scores = scored.log_score if by_score else 0.0 - scored.error
     best = int(np.argmax(scores))
     k = int(question.ks[best])
     others = np.delete(scores, best)

@@ -143,7 +143,7 @@ def test_graphs(graph):
 def test_by_leave_one_out(graph):
     X, y = xor()
     metric = mksknn.learn_metric(X, y, criterion="loo_log", graph=graph)
-    assert metric.criterion == "loo_log" and "log_total by loo_log" in repr(metric)
+    assert metric.criterion == "loo_log" and "compared by loo_log" in repr(metric)
     for name, got in metric.compared.items():
         assert got <= 0.0, name  # the log of a probability
     model = mksknn.posterior(metric.transform(X), y, weights="loo_log", graph=graph)
@@ -587,3 +587,27 @@ def test_most_candidates_die_by_the_bound(counted):
     parts = 1 + 8  # all of 150 points, and without an eighth of them
     steps = parts * 2 * 10 * 4  # two passes at least, over ten columns
     assert counted["cholesky"] < steps
+
+
+@pytest.mark.parametrize("value", [2147483647.0, 1e15, 1e50, 1e120])
+@pytest.mark.parametrize("families", [("whiten",), ("scale", "whiten", "within", "relevance")])
+def test_values_that_stand_for_missing_ones(value, families):
+    """Columns with one huge value each: no covariance has digits left for the others."""
+    X = np.random.default_rng(0).normal(size=(60, 3))
+    y = X[:, 0] > 0
+    X[0, 1] = X[1, 2] = value
+    metric = mksknn.learn_metric(X, y, families=families)
+    assert np.isfinite(metric.matrix).all() and np.isfinite(metric.transform(X)).all()
+    assert np.isfinite(list(metric.compared.values())).all()
+    assert (mksknn.predict(X, y, X, k=5, graph="knn", metric=metric).label == y).mean() > 0.8
+
+
+def test_columns_of_any_size_are_scaled_alike():
+    """By powers of two, nothing changes but the scale."""
+    X = np.random.default_rng(1).normal(size=(40, 2))
+    y = X[:, 0] + X[:, 1] > 0
+    plain = mksknn.learn_metric(X, y)
+    for power in (-400, 400):
+        moved = mksknn.learn_metric(X * 2.0**power, y)
+        assert moved.name == plain.name and moved.compared == plain.compared
+        np.testing.assert_array_equal(moved.matrix * 2.0**power, plain.matrix)

@@ -496,3 +496,33 @@ def test_bad_data(X, y, message):
     if message == "y must not be constant":
         with pytest.raises(ValueError, match=message):
             mksknn.loo_curve(X, np.column_stack([y, y]), graph="mutual")
+
+
+@pytest.mark.uncompiled
+@pytest.mark.parametrize("graph", ["knn", "mutual", "symmetric"])
+def test_wider_bounds_find_no_less(graph):
+    """From k to k a search goes on where the last one ended: not where all is flat to rounding."""
+    for seed in range(30, 60):
+        rng = np.random.default_rng(seed)
+        n = int(rng.integers(8, 20))
+        X = rng.integers(0, 3, size=(n, 1)).astype(float)
+        y = 0.1 * rng.normal(size=n)
+        near = mksknn.loo_curve(X, y, graph=graph)
+        for bounds in ((1e-6, 1e100), (1e-100, 1e6), (1e-100, 1e100)):
+            far = mksknn.loo_curve(X, y, graph=graph, ratio_bounds=bounds)
+            assert (far.log_score >= near.log_score - 1e-9 * np.abs(near.log_score)).all()
+
+
+@pytest.mark.parametrize("graph", ["knn", "mutual", "symmetric"])
+def test_variances_are_as_large_as_errors(graph):
+    """By leave-one-out, whatever the graph: its sigma0 is that of its own weights."""
+    rng = np.random.default_rng(0)
+    X, new = rng.uniform(0.0, 10.0, (2, 600, 1))
+    y, expected = (np.sin(x[:, 0]) + 0.5 * rng.normal(size=600) for x in (X, new))
+    for model in (
+        mksknn.select_k(X, y, criterion="loo_log", graph=graph),
+        mksknn.posterior(X, y, weights="loo_log", graph=graph),
+    ):
+        found = mksknn.predict(X, y, new, model)
+        share = ((expected - found.mean) ** 2).mean() / found.variance.mean()
+        assert 0.85 < share < 1.15
