@@ -53,10 +53,12 @@ def test_selection_and_posterior_equal_the_serial_ones(client, blobs):
     for options in ({}, {"backend": "superlu", "k_max": 12}):
         ours = mksknn.select_k(*blobs, executor=client, **options)
         serial = mksknn.select_k(*blobs, **options)
-        assert (ours.k, ours.sigma0, ours.sigma2) == (serial.k, serial.sigma0, serial.sigma2)
+        for name in ("k", "certified", "log_evidence", "sigma0", "sigma2", "margin"):
+            assert getattr(ours, name) == getattr(serial, name)
         ours = mksknn.posterior(*blobs, executor=client, **options)
         serial = mksknn.posterior(*blobs, **options)
-        np.testing.assert_allclose(ours.probability, serial.probability, rtol=1e-10)
+        np.testing.assert_array_equal(ours.probability, serial.probability)
+        assert (ours.log_total, ours.ratio) == (serial.log_total, serial.ratio)
 
 
 def _die_once(marker, chunk):
