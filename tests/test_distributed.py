@@ -102,6 +102,23 @@ def test_the_only_worker_may_die_with_the_data(tmp_path):
         assert map_chunks(_die_once, marker, range(6), executor=client) == list(range(6))
 
 
+def _die(shared, chunk):
+    os._exit(1)
+
+
+def test_a_chunk_that_ends_every_worker_ends_in_an_error(client):
+    with pytest.raises(distributed.KilledWorker, match="all those workers died"):
+        map_chunks(_die, None, range(1), executor=client)
+    assert map_chunks(_fail_on_two, None, [0, 1], executor=client) == [0, 1]
+
+
+def test_a_closed_client(client):
+    with distributed.Client(client.cluster) as closed:
+        pass
+    with pytest.raises(ValueError, match="executor takes no more work"):
+        map_chunks(_fail_on_two, None, [0, 1], executor=closed)
+
+
 def _fail_on_two(shared, chunk):
     if chunk == 2:
         raise ArithmeticError(f"chunk {chunk} of {shared}")

@@ -206,6 +206,31 @@ def test_workers_killed_at_the_start(cluster):
             np.testing.assert_array_equal(found.log_evidence, expected.log_evidence)
 
 
+@pytest.mark.parametrize("moment", [1, 2, 20])
+def test_workers_killed_between_two_messages(cluster, monkeypatch, moment):
+    """After the data were sent, after the first chunk, after the last; nothing is scattered."""
+    distributed = pytest.importorskip("distributed")
+    expected = mksknn.evidence_curve(X, Y, ks=range(1, 20))
+    with distributed.Client(cluster) as client:
+        client.wait_for_workers(2, timeout=120)
+        victims, sent = list(client.run(os.getpid).values()), []
+        submit = client.submit
+
+        def killing(*arguments, **options):
+            future = submit(*arguments, **options)
+            sent.append(future)
+            if len(sent) == moment:
+                for victim in victims:
+                    os.kill(victim, signal.SIGKILL)
+            return future
+
+        monkeypatch.setattr(client, "submit", killing)
+        monkeypatch.setattr(client, "scatter", lambda *_, **__: pytest.fail("scattered"))
+        found = mksknn.evidence_curve(X, Y, ks=range(1, 20), executor=client)
+        assert len(sent) == 20
+        np.testing.assert_array_equal(found.log_evidence, expected.log_evidence)
+
+
 def test_a_cluster_without_workers_ends_in_an_error(cluster, monkeypatch):
     distributed = pytest.importorskip("distributed")
     monkeypatch.setattr(_threads, "_PATIENCE", 1.0)
