@@ -15,6 +15,7 @@ import pytest
 
 import mksknn
 from mksknn import _threads
+from mksknn._cholmod import cholmod
 
 ROOT = Path(__file__).resolve().parents[1]
 RNG = np.random.default_rng(17)
@@ -313,7 +314,7 @@ except KeyboardInterrupt:
     print(len(begun) - {at}, sum(when > heard[0] for when in begun), threading.active_count())
 """
 DENSE = "[(_dense, 'cholesky'), (_dense, 'tridiagonalize')]"
-SPARSE = "[(_sparse.SuperLU, 'logdet')]"
+SPARSE = "[(_sparse.SuperLU, 'logdet'), (_sparse.Cholmod, 'logdet')]"
 PIECES = "[(_threads, 'check_stop')]"  # asked before each piece of work
 
 
@@ -324,6 +325,10 @@ PIECES = "[(_threads, 'check_stop')]"  # asked before each piece of work
         ("mksknn.evidence_curve(X, noise, backend='lapack')", 300, 5, DENSE),  # reductions
         ("mksknn.evidence_curve(X, noise, backend='lapack')", 1100, 4, DENSE),  # factorizations
         ("mksknn.evidence_curve(X, noise, backend='superlu', k_max=40)", 300, 4, SPARSE),
+        pytest.param(
+            *("mksknn.evidence_curve(X, noise, backend='cholmod', k_max=40)", 300, 4, SPARSE),
+            marks=pytest.mark.skipif(cholmod() is None, reason="scikit-sparse is not installed"),
+        ),
         ("mksknn.posterior(X, noise, max_skipped=0)", 300, 5, DENSE),
         ("mksknn.posterior(X, noise, max_skipped=0, backend='lapack')", 1100, 4, DENSE),
         ("mksknn.select_k(X, noise, backend='lapack')", 1100, 3, DENSE),
@@ -362,6 +367,76 @@ def interrupted(call, n, at, routines):
     later, after, alive = map(int, done.split())
     assert alive == 1
     return later, after
+
+
+# The same with workers, which write down when each factorization ended; pools are waited for.
+WORKERS_INTERRUPTED = """
+import concurrent.futures, multiprocessing, os, signal, sys, time
+from pathlib import Path
+import numpy as np
+import mksknn
+from mksknn import _dense, _sparse
+
+kind, backend, log = sys.argv[1:]
+caller = os.getpid() if kind == "threads" else os.getppid()
+
+def written_down(routine):
+    def wrapped(*arguments):
+        found = routine(*arguments)
+        time.sleep(0.05)
+        with open(log, "a") as file:
+            file.write(f"{time.monotonic()}\\n")
+        if len(Path(log).read_text().splitlines()) == 4:
+            os.kill(caller, signal.SIGINT)
+        return found
+    return wrapped
+
+def prepare():
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    change()
+
+def change():
+    if backend == "lapack":
+        _dense.tridiagonalize = written_down(_dense.tridiagonalize)
+    for one in (_sparse.Cholmod, _sparse.SuperLU):
+        one._factorize = written_down(one._factorize)
+
+def main():
+    X = np.random.default_rng(0).normal(size=(300, 3))
+    noise = np.random.default_rng(1).integers(0, 2, 300)
+    if kind == "threads":
+        change()
+        pool = concurrent.futures.ThreadPoolExecutor(2)
+    else:
+        spawn = multiprocessing.get_context("spawn")
+        pool = concurrent.futures.ProcessPoolExecutor(2, spawn, prepare)
+    heard = []
+    with pool:
+        try:
+            mksknn.evidence_curve(X, noise, backend=backend, k_max=40, executor=pool)
+        except KeyboardInterrupt:
+            heard.append(time.monotonic())
+    ends = [float(line) for line in Path(log).read_text().split()]
+    print(len(heard), sum(end > heard[0] for end in ends))
+
+if __name__ == "__main__":
+    main()
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no SIGINT to one process")
+@pytest.mark.parametrize("backend", ["lapack", "superlu", "cholmod"])
+@pytest.mark.parametrize("kind", ["threads", "processes"])
+def test_ctrl_c_reaches_workers_before_their_next_factorization(kind, backend, tmp_path):
+    """Who closes the pool waits for one factorization of each worker, not for a chunk of many."""
+    if backend == "cholmod" and cholmod() is None:
+        pytest.skip("scikit-sparse is not installed")
+    script = tmp_path / "script.py"
+    script.write_text(WORKERS_INTERRUPTED)
+    start = f"import runpy; runpy.run_path({str(script)!r}, run_name='__main__')"
+    out = run(start, kind, backend, str(tmp_path / "log"))
+    heard, after = map(int, out.split())
+    assert heard == 1 and after <= 2
 
 
 def run(script, *arguments, **environment):
