@@ -549,11 +549,14 @@ def looked_at(routine):
 
 for call in (mksknn.select_k, mksknn.posterior, mksknn.evidence_curve):
     call(X[:30], noise[:30], backend="lapack")  # compiles, and loads whatever BLAS there is
+mksknn.select_k(X, X[:, 0], k_max=9)
 _dense.cholesky = looked_at(_dense.cholesky)
 _dense.tridiagonalize = looked_at(_dense.tridiagonalize)
 before, spent = blas(), ticks()
 for call in (mksknn.select_k, mksknn.posterior, mksknn.evidence_curve):
     call(X, noise, ks=range(1, n - 1, n // 6), backend="lapack")
+mksknn.select_k(X, noise)  # the whole way: ranking, bounds, whatever backend
+mksknn.loo_curve(X, noise)
 after, busy = blas(), ticks()
 for _ in range(200):
     if busy.keys() <= spent.keys():
