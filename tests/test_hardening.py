@@ -453,6 +453,62 @@ def run(script, *arguments, **environment):
     return done.stdout
 
 
+# ---------------------------------------------------------------- processes of other kinds
+
+PLAIN = """
+import sys
+import numpy as np
+import mksknn
+
+X = np.random.default_rng(0).normal(size=(24, 2))
+y = (X[:, 0] > 0).astype(int)
+best = mksknn.select_k(X, y)
+label = mksknn.predict(X, y, X[:9], best).label
+try:
+    mksknn.select_k(X, y[:-1])
+except ValueError as error:
+    print(best.k, best.log_evidence.hex(), *label, error, best.certified)
+"""
+
+
+def test_optimized_and_uncompiled_python_give_the_same_answers_and_refusals():
+    expected = run(PLAIN)
+    assert "y must have one entry for each" in expected and expected.endswith("True\n")
+    assert run(PLAIN, PYTHONOPTIMIZE="2") == expected
+    k, evidence, *rest = run(PLAIN, NUMBA_DISABLE_JIT="1").split()
+    assert [k, *rest] == [expected.split()[0], *expected.split()[2:]]
+    assert float.fromhex(evidence) == pytest.approx(float.fromhex(expected.split()[1]), rel=1e-12)
+
+
+NO_MEMORY = """
+import resource, sys
+import numpy as np
+import mksknn
+
+n = 3000
+X = np.random.default_rng(0).normal(size=(n, 3))
+noise = np.random.default_rng(1).integers(0, 2, n)
+small = mksknn.select_k(X[:40], noise[:40]).k
+for call in (mksknn.evidence_curve, mksknn.posterior, mksknn.select_k):
+    call(X[:40], noise[:40], backend="lapack")
+taken = 1024 * int(next(s for s in open("/proc/self/status") if s.startswith("VmSize")).split()[1])
+resource.setrlimit(resource.RLIMIT_AS, (taken + 2**26, resource.RLIM_INFINITY))
+for call in (mksknn.evidence_curve, mksknn.posterior, mksknn.select_k, mksknn.neighbors):
+    try:
+        call(X, noise, backend="lapack") if call is not mksknn.neighbors else call(X)
+    except (MemoryError, ValueError, RuntimeError) as error:
+        print(type(error).__name__)
+resource.setrlimit(resource.RLIMIT_AS, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+print(mksknn.select_k(X[:40], noise[:40]).k == small)
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs Linux to limit memory")
+def test_memory_that_ends_is_an_error_and_no_crash():
+    *errors, again = run(NO_MEMORY, NUMBA_NUM_THREADS="2").split()
+    assert len(errors) == 4 and again == "True"
+
+
 # ---------------------------------------------------------------- the same bits
 
 # n = 700 has one tile, n = 2,100 several; both backends where the graph is sparse.
