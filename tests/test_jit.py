@@ -4,6 +4,7 @@ import gc
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numba
@@ -139,6 +140,13 @@ def package(tmp_path):
 def test_a_kernel_is_cached(package):
     assert package() == (3.0, 0, [])
     assert list((package.folder / "__pycache__").glob("*.nbc"))
+    assert package() == (3.0, 1, [])
+
+
+def test_three_processes_that_compile_at_once(package):
+    with ThreadPoolExecutor(3) as pool:
+        found = list(pool.map(lambda _: package(), range(3)))
+    assert [(value, warned) for value, _, warned in found] == [(3.0, [])] * 3
     assert package() == (3.0, 1, [])
 
 
