@@ -289,7 +289,7 @@ class _Sweep:
         self.weight = np.zeros(n, np.int64)
         most = k_max  # the largest weight a point can reach
         if graph == "symmetric":
-            most += int(np.bincount(ranked.indices.ravel(), minlength=n).max())
+            most += _most_listed(ranked.indices)
         self.bins = most + 1
 
     def arrivals(self, first: int, last: int) -> tuple[np.ndarray, ...]:
@@ -305,6 +305,16 @@ class _Sweep:
         columns = self.pairs.columns[count[0] : count[-1]]
         starts = count - count[0]
         return rows, columns, _mutual_distances(rows, columns, starts, found, away), starts
+
+
+def _most_listed(indices: np.ndarray) -> int:
+    """In how many lists the point is that is in most; counted in blocks, which are copied."""
+    n, k_max = indices.shape
+    count = np.zeros(n, np.int64)
+    block = max(1, _BATCH_ENTRIES // k_max)
+    for start in range(0, n, block):
+        count += np.bincount(indices[start : start + block].ravel(), minlength=n)
+    return int(count.max())
 
 
 @kernel

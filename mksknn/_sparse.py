@@ -11,6 +11,7 @@ from ._cholmod import Factor, cholmod
 from ._determinants import Determinants, Resistances
 from ._graphs import Pairs, degrees, sparse_laplacian
 from ._order import places_in
+from ._threads import check_stop
 from ._validation import check_symmetric
 
 
@@ -53,6 +54,7 @@ class _Grounded(Determinants):
         null = self._components.count * np.log(ratio)
         if not self._matrix.shape[0]:
             return float(null)
+        check_stop()
         part = self._factorize(ratio)
         rest = self._components.size - ratio * self._sums(self._solve(self._ones()))
         return float(part + null + np.log(rest).sum())
@@ -62,6 +64,7 @@ class _Grounded(Determinants):
         null = self._components.count / ratio
         if not self._matrix.shape[0]:
             return null
+        check_stop()
         self._factorize(ratio)
         x = self._solve(self._ones())
         sums, squares = self._sums(x), self._sums(x * x)
@@ -79,6 +82,7 @@ class _Grounded(Determinants):
         n, block = self._matrix.shape[0], 128
         total = 0.0
         for start in range(0, n, block):
+            check_stop()
             width = min(block, n - start)
             unit = np.zeros((n, width), order="F")
             unit[start + np.arange(width), np.arange(width)] = 1.0

@@ -479,6 +479,8 @@ def _on_dask(
     """
     import dask
 
+    if getattr(client, "status", None) == "closed":  # its own error names no argument
+        raise ValueError(f"executor takes no more work: {client!r} is closed")
     submit = functools.partial(client.submit, pure=False)
     blob = pickle.dumps(shared, protocol=pickle.HIGHEST_PROTOCOL)
     # its warning of large graphs recommends scatter

@@ -206,9 +206,12 @@ def _as_array(X: object, name: str, dense: str, form: str) -> np.ndarray:
             f"{name} must not have masked values; got {count} of them: drop or fill them first"
         )
     try:
-        return np.asarray(X)
+        array = np.asarray(X)
     except ValueError as error:
         raise ValueError(f"{name} must {form} {_show(X)}") from error
+    if array.dtype.kind == "f" and array is not X:
+        _check_digits_before(X, array, name)
+    return array
 
 
 def _masked_values(X: object, depth: int = 2) -> int:
@@ -239,6 +242,17 @@ def _check_digits(array: np.ndarray, name: str) -> None:
                 f"{name} must hold numbers that a float64 holds; got the integer {_show(value)}, "
                 f"which would become {float(value):.0f}: take off what all of them have in common"
             )
+
+
+def _check_digits_before(X: object, array: np.ndarray, name: str) -> None:
+    """The same of integers that have become floats because there are floats beside them."""
+    if max(array.max(initial=0.0), -array.min(initial=0.0)) < 2.0**53:
+        return
+    if isinstance(X, list | tuple):
+        _check_digits(np.asarray(X, dtype=object), name)
+    elif hasattr(X, "dtypes") and hasattr(X, "items"):  # a table of pandas
+        for _, column in X.items():
+            _check_digits(np.asarray(column), name)
 
 
 # Of the largest distance: what differs by less is rounding. A cosine distance is off by 1e-16
@@ -540,7 +554,7 @@ def _is_missing(label: object) -> bool:
 
 def check_lists(indices: object, distances: object) -> tuple[np.ndarray, np.ndarray]:
     """Return lists of neighbours (int32) and their distances, or places where there are none."""
-    found = np.asarray(indices)
+    found = _as_array(indices, "indices", "", "have rows of one length; got")
     if found.dtype.kind not in "iu":
         raise TypeError(f"indices must be integers; got dtype {found.dtype}")
     if found.ndim != 2 or found.shape[0] < 2 or found.shape[1] < 1:

@@ -53,10 +53,12 @@ def test_selection_and_posterior_equal_the_serial_ones(client, blobs):
     for options in ({}, {"backend": "superlu", "k_max": 12}):
         ours = mksknn.select_k(*blobs, executor=client, **options)
         serial = mksknn.select_k(*blobs, **options)
-        assert (ours.k, ours.sigma0, ours.sigma2) == (serial.k, serial.sigma0, serial.sigma2)
+        for name in ("k", "certified", "log_evidence", "sigma0", "sigma2", "margin"):
+            assert getattr(ours, name) == getattr(serial, name)
         ours = mksknn.posterior(*blobs, executor=client, **options)
         serial = mksknn.posterior(*blobs, **options)
-        np.testing.assert_allclose(ours.probability, serial.probability, rtol=1e-10)
+        np.testing.assert_array_equal(ours.probability, serial.probability)
+        assert (ours.log_total, ours.ratio) == (serial.log_total, serial.ratio)
 
 
 def _die_once(marker, chunk):
@@ -98,6 +100,23 @@ def test_the_only_worker_may_die_with_the_data(tmp_path):
         distributed.Client(cluster) as client,
     ):
         assert map_chunks(_die_once, marker, range(6), executor=client) == list(range(6))
+
+
+def _die(shared, chunk):
+    os._exit(1)
+
+
+def test_a_chunk_that_ends_every_worker_ends_in_an_error(client):
+    with pytest.raises(distributed.KilledWorker, match="all those workers died"):
+        map_chunks(_die, None, range(1), executor=client)
+    assert map_chunks(_fail_on_two, None, [0, 1], executor=client) == [0, 1]
+
+
+def test_a_closed_client(client):
+    with distributed.Client(client.cluster) as closed:
+        pass
+    with pytest.raises(ValueError, match="executor takes no more work"):
+        map_chunks(_fail_on_two, None, [0, 1], executor=closed)
 
 
 def _fail_on_two(shared, chunk):

@@ -15,6 +15,7 @@ import pytest
 
 import mksknn
 from mksknn import _threads
+from mksknn._cholmod import cholmod
 
 ROOT = Path(__file__).resolve().parents[1]
 RNG = np.random.default_rng(17)
@@ -105,6 +106,16 @@ def test_more_than_rounding_is_refused():
         mksknn.neighbors(spoiled, metric="precomputed")
     with pytest.raises(ValueError, match="X_new must hold distances >= 0; got -1e-09"):
         mksknn.predict(D, Y, spoiled[2:3], k=3, metric="precomputed")
+    for size in (0.9e-12, 1.1e-12):  # of the largest: rounding up to 1e-12
+        apart, below = D.copy(), D.copy()
+        apart[2, 7] += size * D.max()
+        below[2, 7] = below[7, 2] = -size * D.max()
+        for matrix, words in ((apart, "symmetric .* to 1e-12"), (below, "distances >= 0")):
+            if size < 1e-12:
+                assert mksknn.neighbors(matrix, metric="precomputed").indices.shape == (30, 29)
+                continue
+            with pytest.raises(ValueError, match=words):
+                mksknn.neighbors(matrix, metric="precomputed")
     huge = np.array([[0.0, 1.7e308], [-1.7e308, 0.0]])
     with pytest.raises(ValueError, match="X must be symmetric"):
         mksknn.neighbors(huge, metric="precomputed")
@@ -196,6 +207,31 @@ def test_workers_killed_at_the_start(cluster):
             np.testing.assert_array_equal(found.log_evidence, expected.log_evidence)
 
 
+@pytest.mark.parametrize("moment", [1, 2, 20])
+def test_workers_killed_between_two_messages(cluster, monkeypatch, moment):
+    """After the data were sent, after the first chunk, after the last; nothing is scattered."""
+    distributed = pytest.importorskip("distributed")
+    expected = mksknn.evidence_curve(X, Y, ks=range(1, 20))
+    with distributed.Client(cluster) as client:
+        client.wait_for_workers(2, timeout=120)
+        victims, sent = list(client.run(os.getpid).values()), []
+        submit = client.submit
+
+        def killing(*arguments, **options):
+            future = submit(*arguments, **options)
+            sent.append(future)
+            if len(sent) == moment:
+                for victim in victims:
+                    os.kill(victim, signal.SIGKILL)
+            return future
+
+        monkeypatch.setattr(client, "submit", killing)
+        monkeypatch.setattr(client, "scatter", lambda *_, **__: pytest.fail("scattered"))
+        found = mksknn.evidence_curve(X, Y, ks=range(1, 20), executor=client)
+        assert len(sent) == 20
+        np.testing.assert_array_equal(found.log_evidence, expected.log_evidence)
+
+
 def test_a_cluster_without_workers_ends_in_an_error(cluster, monkeypatch):
     distributed = pytest.importorskip("distributed")
     monkeypatch.setattr(_threads, "_PATIENCE", 1.0)
@@ -278,7 +314,7 @@ except KeyboardInterrupt:
     print(len(begun) - {at}, sum(when > heard[0] for when in begun), threading.active_count())
 """
 DENSE = "[(_dense, 'cholesky'), (_dense, 'tridiagonalize')]"
-SPARSE = "[(_sparse.SuperLU, 'logdet')]"
+SPARSE = "[(_sparse.SuperLU, 'logdet'), (_sparse.Cholmod, 'logdet')]"
 PIECES = "[(_threads, 'check_stop')]"  # asked before each piece of work
 
 
@@ -289,6 +325,10 @@ PIECES = "[(_threads, 'check_stop')]"  # asked before each piece of work
         ("mksknn.evidence_curve(X, noise, backend='lapack')", 300, 5, DENSE),  # reductions
         ("mksknn.evidence_curve(X, noise, backend='lapack')", 1100, 4, DENSE),  # factorizations
         ("mksknn.evidence_curve(X, noise, backend='superlu', k_max=40)", 300, 4, SPARSE),
+        pytest.param(
+            *("mksknn.evidence_curve(X, noise, backend='cholmod', k_max=40)", 300, 4, SPARSE),
+            marks=pytest.mark.skipif(cholmod() is None, reason="scikit-sparse is not installed"),
+        ),
         ("mksknn.posterior(X, noise, max_skipped=0)", 300, 5, DENSE),
         ("mksknn.posterior(X, noise, max_skipped=0, backend='lapack')", 1100, 4, DENSE),
         ("mksknn.select_k(X, noise, backend='lapack')", 1100, 3, DENSE),
@@ -329,6 +369,76 @@ def interrupted(call, n, at, routines):
     return later, after
 
 
+# The same with workers, which write down when each factorization ended; pools are waited for.
+WORKERS_INTERRUPTED = """
+import concurrent.futures, multiprocessing, os, signal, sys, time
+from pathlib import Path
+import numpy as np
+import mksknn
+from mksknn import _dense, _sparse
+
+kind, backend, log = sys.argv[1:]
+caller = os.getpid() if kind == "threads" else os.getppid()
+
+def written_down(routine):
+    def wrapped(*arguments):
+        found = routine(*arguments)
+        time.sleep(0.05)
+        with open(log, "a") as file:
+            file.write(f"{time.monotonic()}\\n")
+        if len(Path(log).read_text().splitlines()) == 4:
+            os.kill(caller, signal.SIGINT)
+        return found
+    return wrapped
+
+def prepare():
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    change()
+
+def change():
+    if backend == "lapack":
+        _dense.tridiagonalize = written_down(_dense.tridiagonalize)
+    for one in (_sparse.Cholmod, _sparse.SuperLU):
+        one._factorize = written_down(one._factorize)
+
+def main():
+    X = np.random.default_rng(0).normal(size=(300, 3))
+    noise = np.random.default_rng(1).integers(0, 2, 300)
+    if kind == "threads":
+        change()
+        pool = concurrent.futures.ThreadPoolExecutor(2)
+    else:
+        spawn = multiprocessing.get_context("spawn")
+        pool = concurrent.futures.ProcessPoolExecutor(2, spawn, prepare)
+    heard = []
+    with pool:
+        try:
+            mksknn.evidence_curve(X, noise, backend=backend, k_max=40, executor=pool)
+        except KeyboardInterrupt:
+            heard.append(time.monotonic())
+    ends = [float(line) for line in Path(log).read_text().split()]
+    print(len(heard), sum(end > heard[0] for end in ends))
+
+if __name__ == "__main__":
+    main()
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no SIGINT to one process")
+@pytest.mark.parametrize("backend", ["lapack", "superlu", "cholmod"])
+@pytest.mark.parametrize("kind", ["threads", "processes"])
+def test_ctrl_c_reaches_workers_before_their_next_factorization(kind, backend, tmp_path):
+    """Who closes the pool waits for one factorization of each worker, not for a chunk of many."""
+    if backend == "cholmod" and cholmod() is None:
+        pytest.skip("scikit-sparse is not installed")
+    script = tmp_path / "script.py"
+    script.write_text(WORKERS_INTERRUPTED)
+    start = f"import runpy; runpy.run_path({str(script)!r}, run_name='__main__')"
+    out = run(start, kind, backend, str(tmp_path / "log"))
+    heard, after = map(int, out.split())
+    assert heard == 1 and after <= 2
+
+
 def run(script, *arguments, **environment):
     """What a script prints, in a process of its own."""
     done = subprocess.run(
@@ -341,6 +451,62 @@ def run(script, *arguments, **environment):
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
+
+
+# ---------------------------------------------------------------- processes of other kinds
+
+PLAIN = """
+import sys
+import numpy as np
+import mksknn
+
+X = np.random.default_rng(0).normal(size=(24, 2))
+y = (X[:, 0] > 0).astype(int)
+best = mksknn.select_k(X, y)
+label = mksknn.predict(X, y, X[:9], best).label
+try:
+    mksknn.select_k(X, y[:-1])
+except ValueError as error:
+    print(best.k, best.log_evidence.hex(), *label, error, best.certified)
+"""
+
+
+def test_optimized_and_uncompiled_python_give_the_same_answers_and_refusals():
+    expected = run(PLAIN)
+    assert "y must have one entry for each" in expected and expected.endswith("True\n")
+    assert run(PLAIN, PYTHONOPTIMIZE="2") == expected
+    k, evidence, *rest = run(PLAIN, NUMBA_DISABLE_JIT="1").split()
+    assert [k, *rest] == [expected.split()[0], *expected.split()[2:]]
+    assert float.fromhex(evidence) == pytest.approx(float.fromhex(expected.split()[1]), rel=1e-12)
+
+
+NO_MEMORY = """
+import resource, sys
+import numpy as np
+import mksknn
+
+n = 3000
+X = np.random.default_rng(0).normal(size=(n, 3))
+noise = np.random.default_rng(1).integers(0, 2, n)
+small = mksknn.select_k(X[:40], noise[:40]).k
+for call in (mksknn.evidence_curve, mksknn.posterior, mksknn.select_k):
+    call(X[:40], noise[:40], backend="lapack")
+taken = 1024 * int(next(s for s in open("/proc/self/status") if s.startswith("VmSize")).split()[1])
+resource.setrlimit(resource.RLIMIT_AS, (taken + 2**26, resource.RLIM_INFINITY))
+for call in (mksknn.evidence_curve, mksknn.posterior, mksknn.select_k, mksknn.neighbors):
+    try:
+        call(X, noise, backend="lapack") if call is not mksknn.neighbors else call(X)
+    except (MemoryError, ValueError, RuntimeError) as error:
+        print(type(error).__name__)
+resource.setrlimit(resource.RLIMIT_AS, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+print(mksknn.select_k(X[:40], noise[:40]).k == small)
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs Linux to limit memory")
+def test_memory_that_ends_is_an_error_and_no_crash():
+    *errors, again = run(NO_MEMORY, NUMBA_NUM_THREADS="2").split()
+    assert len(errors) == 4 and again == "True"
 
 
 # ---------------------------------------------------------------- the same bits
@@ -394,13 +560,9 @@ def test_the_same_bits_for_any_number_of_threads(n, backend):
 
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("n", [700, pytest.param(2100, marks=pytest.mark.slow)])
-def test_the_same_answers_from_workers(n, backend):
-    """The same k, labels and certified; values within 1e-11, as docs/howto/cluster.md says."""
-    answers, values = answers_of(n, backend)
-    same, near = answers_of(n, backend, workers=2, numba=2)
-    assert same == answers
-    one, other = ([float.fromhex(value) for value in some] for some in (near, values))
-    np.testing.assert_allclose(one, other, rtol=1e-11)
+def test_the_same_bits_from_workers(n, backend):
+    """To the last bit, as docs/howto/cluster.md says of machines with one kind of BLAS."""
+    assert answers_of(n, backend, workers=2, numba=2, blas=2) == answers_of(n, backend)
 
 
 # ---------------------------------------------------------------- a busy machine
@@ -443,11 +605,14 @@ def looked_at(routine):
 
 for call in (mksknn.select_k, mksknn.posterior, mksknn.evidence_curve):
     call(X[:30], noise[:30], backend="lapack")  # compiles, and loads whatever BLAS there is
+mksknn.select_k(X, X[:, 0], k_max=9)
 _dense.cholesky = looked_at(_dense.cholesky)
 _dense.tridiagonalize = looked_at(_dense.tridiagonalize)
 before, spent = blas(), ticks()
 for call in (mksknn.select_k, mksknn.posterior, mksknn.evidence_curve):
     call(X, noise, ks=range(1, n - 1, n // 6), backend="lapack")
+mksknn.select_k(X, noise)  # the whole way: ranking, bounds, whatever backend
+mksknn.loo_curve(X, noise)
 after, busy = blas(), ticks()
 for _ in range(200):
     if busy.keys() <= spent.keys():

@@ -4,6 +4,7 @@ import gc
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numba
@@ -142,6 +143,13 @@ def test_a_kernel_is_cached(package):
     assert package() == (3.0, 1, [])
 
 
+def test_three_processes_that_compile_at_once(package):
+    with ThreadPoolExecutor(3) as pool:
+        found = list(pool.map(lambda _: package(), range(3)))
+    assert [(value, warned) for value, _, warned in found] == [(3.0, [])] * 3
+    assert package() == (3.0, 1, [])
+
+
 def test_a_change_in_another_file_is_noticed(package):
     assert package() == (3.0, 0, [])
     (package.folder / "inner.py").write_text(INNER.format(factor=5.0))
@@ -166,7 +174,14 @@ def test_a_read_only_package_is_cached_elsewhere(package, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("pattern", "content"), [("outer*.nbi", b""), ("outer*.nbc", "half"), ("*.nb?", b"rubbish")]
+    ("pattern", "content"),
+    [
+        ("outer*.nbi", b""),
+        ("outer*.nbi", "half"),
+        ("outer*.nbc", b""),
+        ("outer*.nbc", "half"),
+        ("*.nb?", b"rubbish"),
+    ],
 )
 def test_a_broken_cache_is_mended(package, pattern, content):
     package()
@@ -196,6 +211,21 @@ def test_a_full_disk(package):
     assert (value, hits) == (3.0, 0)
     assert len(warned) == 1 and "No space left on device" in warned[0]
     assert str(package.folder / "__pycache__") in warned[0]
+
+
+# What the system itself says where a file may not grow, after half of it is written.
+NO_ROOM = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no limit for files")
+def test_a_file_that_the_system_does_not_let_grow(package):
+    for _ in range(2):
+        value, hits, warned = package(NO_ROOM)
+        assert (value, hits) == (3.0, 0)
+        assert len(warned) == 1 and "File too large" in warned[0]
+        assert str(package.folder / "__pycache__") in warned[0]
+    assert package() == (3.0, 0, [])  # nothing broken is left
+    assert package() == (3.0, 1, [])
 
 
 def test_a_full_disk_with_a_broken_cache(package):

@@ -396,6 +396,14 @@ def test_batches_do_not_matter(graph):
             assert np.array_equal(*(getattr(curve, name)[:400] for curve in curves)), name
 
 
+@pytest.mark.parametrize("entries", [1, 30, 10**6])
+def test_lists_are_counted_in_blocks(entries, monkeypatch):
+    monkeypatch.setattr(_loo, "_BATCH_ENTRIES", entries)
+    indices = mksknn.neighbors(points("random", 20), 7).indices
+    expected = max((indices == i).sum() for i in range(20))
+    assert _loo._most_listed(indices) == expected > 7
+
+
 def test_scikit_learn_on_new_thyroid():
     data = mksknn.datasets.load_new_thyroid()
     X = (data.X - data.X.mean(axis=0)) / data.X.std(axis=0)

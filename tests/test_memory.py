@@ -30,6 +30,9 @@ def call(n, k):
         "log_evidence": lambda: mksknn.log_evidence(X, y, k, **SIGMAS),
         "dense": lambda: mksknn.evidence_curve(X, y, ks=[k], backend="lapack", **SIGMAS),
         "loo_curve": lambda: mksknn.loo_curve(X, y, k_max=k),
+        "loo_mutual": lambda: mksknn.loo_curve(X, y, k_max=k, graph="mutual"),
+        "loo_symmetric": lambda: mksknn.loo_curve(X, y, k_max=k, graph="symmetric"),
+        "select_k": lambda: mksknn.select_k(X, y, k_max=k),
     }.get(WHAT, lambda: mksknn.knn_graph(X, k, graph=WHAT))
 
 D, K, N, WHAT = json.loads(sys.argv[1])
@@ -73,6 +76,9 @@ _GIVE_BACK = {"MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "6553
         (2, 20, 40_000, "log_evidence"),  # sparse
         (10, 1_000, 4_000, "dense"),
         (2, 3_000, 3_001, "loo_curve"),
+        (2, 3_000, 3_001, "loo_mutual"),
+        (2, 3_000, 3_001, "loo_symmetric"),
+        (2, 20, 30_000, "select_k"),  # sparse
     ],
 )
 def test_the_peak_is_foretold(d, k, n, what):

@@ -76,6 +76,23 @@ def test_processes_and_threads(processes, fixed, backend):
         assert_same(mksknn.evidence_curve(X, Y, executor=pool, **options), serial)
 
 
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+@pytest.mark.parametrize("method", ["fork", "forkserver"])
+def test_processes_started_in_other_ways(method):
+    if method not in multiprocessing.get_all_start_methods():
+        pytest.skip("not on this system")
+    expected = mksknn.evidence_curve(X, Y, k_max=9)
+    with ProcessPoolExecutor(2, mp_context=multiprocessing.get_context(method)) as pool:
+        assert_same(mksknn.evidence_curve(X, Y, k_max=9, executor=pool), expected)
+
+
+def test_calls_within_processes_of_joblib():
+    joblib = pytest.importorskip("joblib")
+    call = joblib.delayed(mksknn.evidence_curve)
+    for found in joblib.Parallel(2)(call(X, Y, k_max=9) for _ in range(2)):
+        assert_same(found, mksknn.evidence_curve(X, Y, k_max=9))
+
+
 @pytest.mark.parametrize("backend", ["auto", "superlu"])
 def test_selection_on_processes_and_threads(processes, backend):
     with limit_threads(1):

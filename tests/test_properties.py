@@ -5,9 +5,14 @@ argument; never another exception, a warning, nan or inf. Magnitudes are powers 
 scaled data must give follows exactly from the data themselves: naive never sees them.
 """
 
+import inspect
 import math
+import tempfile
 import warnings
+from pathlib import Path
 
+import matplotlib
+import matplotlib.pyplot as plt
 import naive
 import numpy as np
 import pytest
@@ -18,6 +23,7 @@ from hypothesis import strategies as st
 import mksknn
 from mksknn._cholmod import cholmod
 
+matplotlib.use("Agg")
 pytestmark = pytest.mark.filterwarnings("error")
 ARGUMENTS = ("X ", "X_new ", "y ", "sigma0 ", "sigma2 ", "sigma2/sigma0 ", "ratio_bounds ")
 EXPONENTS = st.integers(-498, 498)  # 1e-150 to 1e150
@@ -236,6 +242,50 @@ def test_learned_metrics_are_finite(problem):
     assert np.isfinite(metric.matrix).all() and np.isfinite(metric.relevance).all()
     model = mksknn.select_k(*large, metric=metric)
     assert np.isfinite(mksknn.predict(*large, large[0], model).mean).all()
+
+
+@given(problems(), GRAPHS, st.data())
+def test_saved_predictors_answer_as_before(problem, graph, data):
+    X, y, by_x, by_y = problem
+    k = data.draw(st.integers(1, len(X) - 1))
+    large = scaled(X, y, by_x, by_y)
+    ready = answer(lambda: mksknn.prepare(*large, k=k, graph=graph))
+    if ready is None:
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        ready.save(f"{folder}/saved.npz")
+        again = mksknn.load_predictor(f"{folder}/saved.npz")
+    one, other = ready(large[0][:3]), again(large[0][:3])
+    np.testing.assert_array_equal(one.mean, other.mean)
+    np.testing.assert_array_equal(one.n_neighbors, other.n_neighbors)
+
+
+@settings(max_examples=10)
+@given(problems(least=4, most=7))
+def test_figures_are_drawn(problem):
+    """Curves, maps and relevances of whatever has an answer; limits of the axes are finite."""
+    X, y, by_x, by_y = problem
+    X, y = scaled(np.column_stack([X, X])[:, :2], y, by_x, by_y)
+    assume(y.ndim == 1)
+    figures = [
+        lambda: mksknn.plot_curve(mksknn.evidence_curve(X, y)),
+        lambda: mksknn.plot_curve(mksknn.loo_curve(X, y)),
+        lambda: mksknn.plot_curve(mksknn.posterior(X, y)),
+        lambda: mksknn.plot_decision(X, y, k=2, graph="knn"),
+        lambda: mksknn.plot_relevance(mksknn.learn_metric(X, y)),
+    ]
+    for figure in figures:
+        ax = answer(figure)
+        if ax is not None:
+            ax.figure.canvas.draw()
+            assert np.isfinite([*ax.get_xlim(), *ax.get_ylim()]).all()
+        plt.close("all")
+
+
+def test_no_public_function_is_left_out():
+    source = Path(__file__).read_text()
+    public = [name for name in mksknn.__all__ if inspect.isfunction(getattr(mksknn, name))]
+    assert [name for name in public if f"mksknn.{name}" not in source] == ["show_config"]
 
 
 @pytest.mark.skipif(cholmod() is None, reason="scikit-sparse is not installed")

@@ -4,12 +4,12 @@
 
 Mutants are made of every function decorated with ``@kernel`` and of every function of the files in
 `BOUNDS`: a term dropped, a sign or a factor turned round, a comparison off by one, or where none of
-these can be, min for max or a line dropped. One for each function, or with ``--all-lines`` every
-one there is. Each runs in a copy of the tree (with ``--jobs``, several at once) with the files that
-test its module: first the small ones, uncompiled where the module has kernels, a few seconds, then,
-if those pass, all of them compiled, up to some minutes. Tests that fail without any mutant do not
-count and are named; tests that never end count as failed. The exit status is the number of mutants
-that survive both, at most 100.
+these can be, min for max, a line dropped, the other side of equals or the other answer. One for
+each function, or with ``--all-lines`` every one there is. Each runs in a copy of the tree (with
+``--jobs``, several at once) with the files that test its module: first the small ones, uncompiled
+where the module has kernels, a few seconds, then, if those pass, all of them compiled, up to some
+minutes. Tests that fail without any mutant do not count and are named; tests that never end count
+as failed. The exit status is the number of mutants that survive both, at most 100.
 
 A mutant that changes no answer (a block size, an order of work, a slack that is ample) is listed in
 `EQUIVALENT` with the reason; one that is listed but no longer there ends the script.
@@ -75,6 +75,7 @@ EQUIVALENT = {
     "_tree._to_box: term dropped: total += gap": "boxes that seem nearer only cost time",
     "_tree._inside: off by one: x[c] > box[1, c]": "boxes are wider than what they must hold",
     "_tree._inside: off by one: x[c] < box[0, c]": "boxes are wider than what they must hold",
+    "_tree._inside: answer turned: return False": "leaves looked at in vain only cost time",
     "_search._clip: off by one: v <= self.curve.place(low)": "an end to rounding is that end",
     "_search._clip: off by one: v >= self.curve.place(high)": "an end to rounding is that end",
     "_search._beside: sign turned: v[:, None] - self.curve.v": "the other side of a peak",
@@ -90,7 +91,7 @@ EQUIVALENT = {
 
 ORDER = (
     *("term dropped", "sign turned", "factor turned", "off by one"),
-    *("other end", "line dropped"),  # of functions that have none of these
+    *("other end", "line dropped", "other side", "answer turned"),  # of functions without these
 )
 TURNED = {ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult}
 OTHER = {"min": "max", "max": "min"}
@@ -151,6 +152,10 @@ def changes(node: ast.AST) -> Iterator[str]:
         yield "factor turned"
     elif isinstance(node, ast.Call) and getattr(node.func, "id", "") in OTHER:
         yield "other end"
+    elif isinstance(node, ast.Call) and ast.unparse(node.func) == "np.searchsorted":
+        yield "other side"
+    elif isinstance(node, ast.Return) and getattr(node.value, "value", None) in (True, False):
+        yield "answer turned"
     elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Subscript):
         yield "line dropped"
     elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
@@ -165,6 +170,11 @@ def apply(node: ast.AST, change: str) -> None:
         node.ops[0] = MOVED[type(node.ops[0])]()
     elif change == "other end":
         node.func.id = OTHER[node.func.id]
+    elif change == "other side":
+        right = any(ast.unparse(one) == "side='right'" for one in node.keywords)
+        node.keywords = [ast.keyword("side", ast.Constant("left" if right else "right"))]
+    elif change == "answer turned":
+        node.value = ast.Constant(not node.value.value)
     elif change == "line dropped":
         node.value = node.targets[0] if isinstance(node, ast.Assign) else ast.Constant(None)
     else:
