@@ -230,7 +230,7 @@ def _spread(points: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         moved = np.abs(column[column != 0.0])
         if len(moved):
             size = 2.0 ** (math.frexp(moved.max())[1] - 1)  # whose square may be no number
-            far = min(_FAR * (np.median(moved) / size), 1.0)
+            far = _FAR * (np.median(moved) / size)
             robust[c] = 1.0 / np.clip(column / size, -far, far).std() / size
             plain[c] = 1.0 / (column / size).std() / size
     return points.mean(axis=0), robust, plain
