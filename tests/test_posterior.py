@@ -543,11 +543,11 @@ def test_loo_weights(kind, graph):
     np.testing.assert_array_equal(model.log_score, curve.log_score)
     assert model.at_bound.tolist() == np.isin(curve.ratio, (1e-6, 1e6)).tolist()
     got = mksknn.predict(X, y, new, model)
-    if graph == "knn":  # the oracle's q is of a symmetric matrix: take the symmetric graph's
+    if graph == "knn":  # the oracle's q is of a symmetric matrix: the mean of both directions
         Y, m, _ = naive.targets(y)
         parts = []
         for k, p, r in zip(model.k, weight, ratio, strict=True):
-            sigma0 = naive.best_sigma0(naive.weights(X, k, "symmetric"), Y, m, r)
+            sigma0 = naive.best_sigma0(naive.weights(X, k, "symmetric") / 2.0, Y, m, r)
             parts.append((k, np.array([r]), np.array([p]), np.array([1 / sigma0])))
         want = naive.mixture_predict(X, y, new, parts, graph, "nearest", "auto", True, "euclidean")
     else:
