@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ._enclosures import Enclosure, enclose_chunk
+from ._jit import interruptible
 from ._metrics import Metric
 from ._names import Backend, Encoding, EvidenceGraph, Formulation, Graph, MetricName, Task
 from ._plan import ONE, open_graph
@@ -68,6 +69,7 @@ class EvidenceCurve:
         )
 
 
+@interruptible
 def evidence_curve(
     X: ArrayLike | Neighbors,
     y: ArrayLike,
@@ -199,6 +201,7 @@ def evaluate_all(problem: Problem, executor: Executor | None, progress: bool) ->
 # Given values
 
 
+@interruptible
 def log_evidence(
     X: ArrayLike | Neighbors,
     y: ArrayLike,

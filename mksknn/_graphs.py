@@ -8,19 +8,19 @@ edges comes out for all k in one pass.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from scipy.sparse import csc_array, csr_array
 
-from ._jit import kernel
+from ._jit import interruptible, kernel
 from ._metrics import Metric
 from ._names import GRAPHS, Graph, MetricName
 from ._neighbors import Neighbors, nearest_of
-from ._order import copy_into, places_in
-from ._threads import run_blocks
+from ._order import places_in
+from ._threads import check_stop, run_blocks
 from ._validation import check_memory, one_of
 
 if TYPE_CHECKING:
@@ -58,6 +58,7 @@ class Joined(NamedTuple):
     ends: np.ndarray
 
 
+@interruptible
 def knn_graph(
     X: ArrayLike | Neighbors,
     k: int,
@@ -111,8 +112,13 @@ def knn_graph(
     starts, admirers = _admirers(indices)[:2]
     pointers = _pointers(_row_sizes(indices, starts, admirers, need))
     check_memory(12.0 * pointers[-1], *about)
-    parts = _fill_rows(indices, starts, admirers, need, pointers)
-    return csr_array((*parts, pointers), shape=(n, n))
+    columns, data = np.empty(pointers[-1], np.int32), np.empty(pointers[-1])
+
+    def fill(start: int, stop: int) -> None:
+        _fill_rows(columns, data, indices, starts, admirers, need, pointers, start, stop)
+
+    run_blocks(fill, n, _rows_at_once(indices))
+    return csr_array((data, columns, pointers), shape=(n, n))
 
 
 def _pointers(size: np.ndarray) -> np.ndarray:
@@ -123,25 +129,54 @@ def _pointers(size: np.ndarray) -> np.ndarray:
     return pointers.astype(np.int32) if pointers[-1] < 2**31 else pointers
 
 
-@kernel
-def _admirers(indices):
+# Ranks that are worked on at once, for some milliseconds: an interrupt is heard in between.
+_RANKS = 2**20
+
+
+def _rows_at_once(indices: np.ndarray) -> int:
+    return max(1, _RANKS // indices.shape[1])
+
+
+def _in_turn(work: Callable[[int, int], None], indices: np.ndarray) -> None:
+    """Call ``work(start, stop)`` over the rows of the table, in order and on this thread."""
+    n, block = len(indices), _rows_at_once(indices)
+    for start in range(0, n, block):
+        check_stop()
+        work(start, min(start + block, n))
+
+
+def _admirers(indices: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The table transposed: who ranks j, rising, and at which place, at starts[j]:starts[j + 1]."""
-    n, k_max = indices.shape
-    starts = np.zeros(n + 1, np.int64)
-    for i in range(n):
-        for c in range(k_max):
-            starts[indices[i, c] + 1] += 1
-    starts = np.cumsum(starts)
+    spot = np.zeros(len(indices), np.int64)
+    _in_turn(lambda start, stop: _count_admirers(spot, indices[start:stop]), indices)
+    starts = np.concatenate([[0], np.cumsum(spot)])
     spot = starts[:-1].copy()
-    admirers = np.empty(n * k_max, np.int32)
-    places = np.empty(n * k_max, np.int32)
-    for i in range(n):
-        for c in range(k_max):
+    admirers, places = np.empty(indices.size, np.int32), np.empty(indices.size, np.int32)
+
+    def fill(start: int, stop: int) -> None:
+        _fill_admirers(admirers, places, spot, indices, start, stop)
+
+    _in_turn(fill, indices)
+    return starts, admirers, places
+
+
+@kernel
+def _count_admirers(count, indices):
+    """Add how often each point is ranked."""
+    for i in range(indices.shape[0]):
+        for c in range(indices.shape[1]):
+            count[indices[i, c]] += 1
+
+
+@kernel
+def _fill_admirers(admirers, places, spot, indices, start, stop):
+    """Put what some rows rank where the next one who ranks it belongs."""
+    for i in range(start, stop):
+        for c in range(indices.shape[1]):
             j = indices[i, c]
             admirers[spot[j]] = i
             places[spot[j]] = c + 1
             spot[j] += 1
-    return starts, admirers, places
 
 
 @kernel
@@ -161,13 +196,10 @@ def _row_sizes(indices, starts, admirers, need):
 
 
 @kernel
-def _fill_rows(indices, starts, admirers, need, pointers):
-    """The weights of the graph in compressed rows: 1 if mutual, else the number of directions."""
-    n = indices.shape[0]
-    columns = np.empty(pointers[n], np.int32)
-    data = np.empty(pointers[n])
-    directions = np.zeros(n, np.int8)
-    for i in range(n):
+def _fill_rows(columns, data, indices, starts, admirers, need, pointers, start, stop):
+    """The weights of some compressed rows: 1 if mutual, else the number of directions."""
+    directions = np.zeros(indices.shape[0], np.int8)
+    for i in range(start, stop):
         spot = pointers[i]
         directions[indices[i]] = 1
         for e in range(starts[i], starts[i + 1]):
@@ -184,7 +216,6 @@ def _fill_rows(indices, starts, admirers, need, pointers):
             data[e] = 1.0 if need == 2 else directions[columns[e]]
         directions[indices[i]] = 0
         directions[admirers[starts[i] : starts[i + 1]]] = 0
-    return data, columns
 
 
 # Bytes for which the system is not asked whether it has them, which takes 0.05 ms: `learn_metric`
@@ -240,38 +271,38 @@ def gathered(pairs: Pairs) -> Pairs:
     return replace(pairs, rows=place[pairs.rows], columns=place[pairs.columns])
 
 
-@kernel
-def _mutual_pairs(indices):
+def _mutual_pairs(indices: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Pairs in which each ranks the other, sorted by the larger rank (a counting sort)."""
-    n, k_max = indices.shape
-    starts, admirers, places = _admirers(indices)
-    count = np.zeros(k_max + 1, np.int64)
-    spot = np.empty(k_max + 1, np.int64)
-    own_rank = np.zeros(n, np.int32)
-    rows = np.empty(0, np.int32)
-    columns = np.empty(0, np.int32)
-    for filling in range(2):  # first count the pairs of each k, then put them in place
-        for i in range(n):
-            for c in range(k_max):
-                own_rank[indices[i, c]] = c + 1
-            for e in range(starts[i], starts[i + 1]):
-                j = admirers[e]
-                if j < i and own_rank[j] > 0:
-                    k = max(own_rank[j], places[e])
-                    if filling:
-                        rows[spot[k]] = i
-                        columns[spot[k]] = j
-                        spot[k] += 1
-                    else:
-                        count[k] += 1
-            for c in range(k_max):
-                own_rank[indices[i, c]] = 0
-        if not filling:
-            count = np.cumsum(count)
-            rows = np.empty(count[k_max], np.int32)
-            columns = np.empty(count[k_max], np.int32)
-            copy_into(count[:-1], spot[1:])
+    table = indices, *_admirers(indices)
+    spot = np.zeros(indices.shape[1] + 1, np.int64)
+    rows = columns = np.empty(0, np.int32)
+    _in_turn(lambda start, stop: _pair_up(rows, columns, spot, *table, start, stop), indices)
+    count = np.cumsum(spot)
+    rows, columns = np.empty(count[-1], np.int32), np.empty(count[-1], np.int32)
+    spot = np.concatenate([[0], count[:-1]])
+    _in_turn(lambda start, stop: _pair_up(rows, columns, spot, *table, start, stop), indices)
     return rows, columns, count
+
+
+@kernel
+def _pair_up(rows, columns, spot, indices, starts, admirers, places, start, stop):
+    """Put the pairs of some points i with lower ones at the spot of their k, or only count them
+    where there is no room yet.
+    """
+    own_rank = np.zeros(indices.shape[0], np.int32)
+    for i in range(start, stop):
+        for c in range(indices.shape[1]):
+            own_rank[indices[i, c]] = c + 1
+        for e in range(starts[i], starts[i + 1]):
+            j = admirers[e]
+            if j < i and own_rank[j] > 0:
+                k = max(own_rank[j], places[e])
+                if rows.shape[0] > 0:
+                    rows[spot[k]] = i
+                    columns[spot[k]] = j
+                spot[k] += 1
+        for c in range(indices.shape[1]):
+            own_rank[indices[i, c]] = 0
 
 
 def sparse_laplacian(pairs: Pairs, k: int, kept: np.ndarray) -> csc_array:

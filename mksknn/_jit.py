@@ -17,11 +17,14 @@ import re
 import warnings
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 from numba import njit
 from numba.core.caching import FunctionCache, IndexDataCacheFile, NullCache
 from numba.core.dispatcher import Dispatcher
+
+_Arguments = ParamSpec("_Arguments")
+_Answer = TypeVar("_Answer")
 
 
 def kernel(function: Callable) -> Callable:
@@ -37,6 +40,28 @@ def kernel(function: Callable) -> Callable:
         private._cache = _LazyCache(function)
         private._compiler.compile = _without_collection(private._compiler.compile)
     return compiled
+
+
+def interruptible(function: Callable[_Arguments, _Answer]) -> Callable[_Arguments, _Answer]:
+    """What every public function that calls kernels is: Ctrl-C in a kernel is an interrupt.
+
+    Numba overlooks one that comes while it looks at the arguments or makes arrays of the results,
+    and Python then says that an exception was set.
+    """
+
+    @functools.wraps(function)
+    def entered(*arguments: _Arguments.args, **options: _Arguments.kwargs) -> _Answer:
+        try:
+            return function(*arguments, **options)
+        except SystemError as error:
+            cause: BaseException | None = error
+            while isinstance(cause, SystemError):  # one for each function of Numba on the way
+                cause = cause.__cause__
+            if isinstance(cause, KeyboardInterrupt):
+                raise KeyboardInterrupt from error
+            raise
+
+    return entered
 
 
 def _without_collection(compile_: Callable) -> Callable:

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ._jit import interruptible
 from ._metrics import Metric, column_names
 from ._names import EVIDENCE_GRAPHS, FAMILIES, GRAPHS, WEIGHTS, Family, Graph, Task, Weights
 from ._neighbors import check_no_ranking
@@ -69,6 +70,7 @@ _SHARE = 0.8
 _FEWEST = 30  # points, below which parts say nothing and nothing but "scale" can win
 
 
+@interruptible
 def learn_metric(
     X: ArrayLike,
     y: ArrayLike,

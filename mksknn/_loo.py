@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ._graphs import Pairs, pairs_by_rank
-from ._jit import kernel
+from ._jit import interruptible, kernel
 from ._metrics import Metric
 from ._names import Graph, MetricName, Task
 from ._neighbors import Neighbors, Ranking
@@ -88,6 +88,7 @@ class LooCurve:
         )
 
 
+@interruptible
 def loo_curve(
     X: ArrayLike | Neighbors,
     y: ArrayLike,

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ._distances import Space
+from ._jit import interruptible
 from ._metrics import Metric, check_metric, points_and_name
 from ._order import rank_rows, select_rows
 from ._products import Products, Target, scan
@@ -56,6 +57,7 @@ class Neighbors:
         return f"Neighbors(n={n}, k_max={k_max}{ranked})"
 
 
+@interruptible
 def neighbors(
     X: ArrayLike, k_max: int | None = None, *, metric: MetricName | Metric = "euclidean"
 ) -> Neighbors:

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ._jit import interruptible
 from ._loo import score
 from ._metrics import Metric
 from ._names import (
@@ -156,6 +157,7 @@ class Posterior:
         return text + named(self.metric) + ")"
 
 
+@interruptible
 def posterior(
     X: ArrayLike | Neighbors,
     y: ArrayLike,

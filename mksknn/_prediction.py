@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from . import _archive
+from ._jit import interruptible
 from ._metrics import Metric, check_columns, check_metric, column_names, points_and_name
 from ._names import GRAPHS, METRICS, TIES, Graph, MetricName, Task, Ties
 from ._neighbors import check_no_ranking
@@ -81,6 +82,7 @@ class Prediction:
         return f"Prediction({', '.join(parts)})"
 
 
+@interruptible
 def predict(
     X: ArrayLike,
     y: ArrayLike,
@@ -182,6 +184,7 @@ def predict(
     return predictor(X_new)
 
 
+@interruptible
 def prepare(
     X: ArrayLike,
     y: ArrayLike,
@@ -419,6 +422,7 @@ class Predictor:
         """The labels in the order of the columns of probabilities; None for regression."""
         return self.voters.classes
 
+    @interruptible
     def __call__(self, X_new: ArrayLike) -> Prediction:
         """Predict labels or values of new points, as `predict` does.
 
@@ -525,6 +529,7 @@ class Predictor:
         _archive.write(path, _KIND, _FORMAT, about, arrays)
 
 
+@interruptible
 def load_predictor(path: str | os.PathLike) -> Predictor:
     """Read a predictor that was saved by ``predictor.save(path)``.
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ._jit import interruptible
 from ._loo import Scored, score
 from ._metrics import Metric
 from ._names import (
@@ -111,6 +112,7 @@ class Selection:
         return f"Selection({', '.join(parts)}{named(self.metric)})"
 
 
+@interruptible
 def select_k(
     X: ArrayLike | Neighbors,
     y: ArrayLike,

@@ -10,6 +10,7 @@ from scipy.sparse import csc_array, csc_matrix, eye_array, sparray, spmatrix, tr
 from ._cholmod import Factor, cholmod
 from ._determinants import Determinants, Resistances
 from ._graphs import Pairs, degrees, sparse_laplacian
+from ._jit import interruptible
 from ._order import places_in
 from ._threads import check_stop
 from ._validation import check_symmetric
@@ -209,6 +210,7 @@ class SuperLU(_Grounded):
         return self._factor.solve(right)
 
 
+@interruptible
 def selected_inverse(A: sparray | spmatrix) -> csc_array:
     """Compute the entries of a sparse inverse where the matrix itself has entries.
 

@@ -307,8 +307,6 @@ def run_pieces(work: Callable[[Any], object], pieces: Sequence, threads: int | N
             helpers.pop()
     except BaseException as error:
         stop.set()
-        if _is_interrupt(error):
-            raise KeyboardInterrupt from error
         if not errors or not isinstance(error, Stopped):
             raise
     finally:
@@ -324,23 +322,10 @@ def run_pieces(work: Callable[[Any], object], pieces: Sequence, threads: int | N
 
 def _run_here(work: Callable[[Any], object], pieces: Sequence) -> None:
     """The same on the thread of the caller alone, without what several threads need."""
-    try:
-        with one_thread_each():
-            for piece in pieces:
-                check_stop()
-                work(piece)
-    except BaseException as error:
-        if _is_interrupt(error):
-            raise KeyboardInterrupt from error
-        raise
-
-
-def _is_interrupt(error: BaseException) -> bool:
-    """Whether Numba overlooked an interrupt while it looked at the arguments of a kernel."""
-    cause: BaseException | None = error
-    while isinstance(cause, SystemError):  # one for each function of Numba on the way
-        cause = cause.__cause__
-    return cause is not error and isinstance(cause, KeyboardInterrupt)
+    with one_thread_each():
+        for piece in pieces:
+            check_stop()
+            work(piece)
 
 
 def run_tasks(work: Callable[[Any], object], needs: Mapping[Any, Sequence]) -> None:
@@ -481,6 +466,11 @@ def _on_dask(
 
     if getattr(client, "status", None) == "closed":  # its own error names no argument
         raise ValueError(f"executor takes no more work: {client!r} is closed")
+    if getattr(client, "asynchronous", False):  # waiting here would stop the loop it needs
+        raise ValueError(
+            "executor must be a Dask client with asynchronous=False, called from a thread without "
+            f"its event loop; got {client!r}"
+        )
     submit = functools.partial(client.submit, pure=False)
     blob = pickle.dumps(shared, protocol=pickle.HIGHEST_PROTOCOL)
     # its warning of large graphs recommends scatter
@@ -552,7 +542,8 @@ def _collect(
         return [_result(future, check) for future in reversed(futures)]
     except BaseException:
         for future in futures:
-            future.cancel()
+            with contextlib.suppress(Exception):  # of a client that was closed meanwhile
+                future.cancel()
         raise
 
 

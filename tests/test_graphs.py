@@ -56,6 +56,20 @@ def test_weights_by_every_metric(graph, metric):
         np.testing.assert_array_equal(found.toarray(), naive.weights(D, k, graph, "precomputed"))
 
 
+@pytest.mark.uncompiled
+@pytest.mark.parametrize("ranks", [1, 40, 100])
+def test_blocks_of_rows_give_the_same_graphs(monkeypatch, ranks):
+    X = np.random.default_rng(0).integers(1, 5, (21, 3)).astype(float)
+    pairs = [make_pairs(X, "mutual", 9)]
+    monkeypatch.setattr(_graphs, "_RANKS", ranks)
+    for graph in GRAPHS:
+        expected = naive.weights(X, 9, graph)
+        np.testing.assert_array_equal(mksknn.knn_graph(X, 9, graph=graph).toarray(), expected)
+    pairs.append(make_pairs(X, "mutual", 9))
+    for name in ("rows", "columns", "count"):
+        np.testing.assert_array_equal(*(getattr(one, name) for one in pairs))
+
+
 @pytest.mark.parametrize("name", ["load_pima", "load_new_thyroid"])
 @pytest.mark.parametrize("graph", ALL_GRAPHS)
 def test_weights_of_the_bundled_sets(name, graph):

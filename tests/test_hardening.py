@@ -1,12 +1,14 @@
 """What must not happen: hangs, interrupts not heard, answers that depend on the machine."""
 
+import asyncio
+import inspect
 import json
 import os
 import signal
 import subprocess
 import sys
 import time
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import CancelledError, ThreadPoolExecutor
 from pathlib import Path
 
 import naive
@@ -14,7 +16,7 @@ import numpy as np
 import pytest
 
 import mksknn
-from mksknn import _threads
+from mksknn import _graphs, _threads
 from mksknn._cholmod import cholmod
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -245,6 +247,37 @@ def test_a_cluster_without_workers_ends_in_an_error(cluster, monkeypatch):
             mksknn.evidence_curve(X, Y, executor=client)
 
 
+def test_an_asynchronous_client_is_refused(cluster):
+    """It would wait for its own event loop for ever."""
+    distributed = pytest.importorskip("distributed")
+
+    async def call():
+        async with distributed.Client(cluster.scheduler_address, asynchronous=True) as client:
+            with pytest.raises(ValueError, match="executor must be .* asynchronous=False"):
+                mksknn.evidence_curve(X, Y, executor=client)
+
+    asyncio.run(call())
+
+
+@pytest.mark.parametrize("end", ["close", "restart"])
+def test_a_client_that_ends_in_the_middle_says_why(cluster, monkeypatch, end):
+    """The error is that of the sweep, not that of what is left to be cancelled."""
+    distributed = pytest.importorskip("distributed")
+    client = distributed.Client(cluster)
+    submit, sent = client.submit, []
+
+    def ending(*arguments, **options):
+        sent.append(submit(*arguments, **options))
+        if len(sent) == 20:
+            getattr(client, end)()
+        return sent[-1]
+
+    monkeypatch.setattr(client, "submit", ending)
+    with pytest.raises((CancelledError, ValueError), match="cancelled"):
+        mksknn.evidence_curve(X, Y, ks=range(1, 20), executor=client)
+    client.close()
+
+
 class Lost:
     """A future as Dask's whose result is lost with its worker, some times."""
 
@@ -357,6 +390,79 @@ def test_ctrl_c_ends_a_call_before_the_next_piece_of_work(call, n):
     """Pieces take milliseconds: until this thread hears of it, another may begin some."""
     _, after = interrupted(call, n, 6, PIECES)
     assert after <= 2
+
+
+# A signal while this thread is inside a kernel, which takes some milliseconds.
+IN_A_KERNEL = """
+import os, signal, threading, time
+import numpy as np
+import mksknn
+from mksknn import {module} as module
+
+X = np.random.default_rng(0).normal(size=(4000, 3))
+y = (X[:, 0] > 0).astype(int)
+calls = {{
+    "mutual": lambda X, k: mksknn.knn_graph(X, k),
+    "symmetric": lambda X, k: mksknn.knn_graph(X, k, graph="symmetric"),
+    "select_k": lambda X, k: mksknn.select_k(X, y[: len(X)], graph="mutual", criterion="loo"),
+}}
+call = calls[{call!r}]
+call(X[:50], 9)
+routine, begun = module.{kernel}, []
+
+def slow(*arguments):
+    begun.append(time.perf_counter())
+    if len(begun) == 1:
+        threading.Timer(0.002, os.kill, [os.getpid(), signal.SIGINT]).start()
+    return routine(*arguments)
+
+module.{kernel} = slow
+try:
+    call(X, 3000)
+    print("ended by itself")
+except KeyboardInterrupt:
+    print("interrupted", len(begun))
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no SIGINT to one process")
+@pytest.mark.parametrize(
+    ("call", "kernel"),
+    [
+        ("mutual", "_row_sizes"),
+        ("mutual", "_fill_admirers"),
+        ("symmetric", "_fill_rows"),
+        ("select_k", "_pair_up"),
+    ],
+)
+def test_ctrl_c_in_a_kernel_is_an_interrupt(call, kernel):
+    """Numba makes a SystemError of it; and what takes long is done in blocks."""
+    script = IN_A_KERNEL.format(module="_graphs", call=call, kernel=kernel)
+    how, begun = run(script, NUMBA_NUM_THREADS="1").split()
+    assert how == "interrupted" and int(begun) <= 4  # of twelve, but for _row_sizes
+
+
+def test_every_function_with_kernels_hears_ctrl_c(monkeypatch):
+    plain = {"as_neighbors", "show_config", "plot_curve", "plot_decision", "plot_relevance"}
+    public = {name for name in mksknn.__all__ if inspect.isfunction(getattr(mksknn, name))}
+    assert {name for name in public if not hasattr(getattr(mksknn, name), "__wrapped__")} == plain
+
+    def overlooked(*_):
+        try:
+            raise SystemError("one function of Numba") from KeyboardInterrupt()
+        except SystemError as error:
+            raise SystemError("returned a result with an exception set") from error
+
+    monkeypatch.setattr(_graphs, "_row_sizes", overlooked)
+    with pytest.raises(KeyboardInterrupt):
+        mksknn.knn_graph(X, 3)
+
+    def fault(*_):
+        raise SystemError("of another kind")
+
+    monkeypatch.setattr(_graphs, "_row_sizes", fault)
+    with pytest.raises(SystemError, match="of another kind"):
+        mksknn.knn_graph(X, 3)
 
 
 def interrupted(call, n, at, routines):
