@@ -272,7 +272,7 @@ def log_evidence(
         name = "sigma0" if sigma0 is None else "sigma2"
         raise TypeError(f"{name} must be a number > 0; got None")
     if k is None:
-        raise TypeError("k must be an integer; got None")
+        raise TypeError("k must be an integer from 1 to n - 1; got None")
     question = pose(
         X,
         y,

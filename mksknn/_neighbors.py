@@ -117,10 +117,10 @@ def as_neighbors(indices: ArrayLike, distances: ArrayLike | None = None) -> Neig
     indices : array_like of int, shape (n, k_max)
         Row i holds the neighbours of point i, nearest first, without i itself.
     distances : array_like, shape (n, k_max), optional
-        Their distances, which must not fall along a row. They decide only which of several classes
-        with equally many votes is nearest, in leave-one-out errors. Without them, places in the
-        lists do (1 for the nearest; of two points that rank each other, the place in the list that
-        brings the pair into the graph).
+        Their distances, which must not fall along a row (up to rounding, 1e-12 of the largest).
+        They decide only which of several classes with equally many votes is nearest, in
+        leave-one-out errors. Without them, places in the lists do (1 for the nearest; of two points
+        that rank each other, the place in the list that brings the pair into the graph).
 
     Returns
     -------

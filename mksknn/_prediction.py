@@ -668,7 +668,7 @@ def _require(held: bool | np.bool_, message: str) -> None:
 
 
 def _corners(points: np.ndarray, metric: str) -> np.ndarray:
-    """The lowest and the highest value in each column; of distances only how many there are."""
+    """The lowest and the highest value in each column, of distances of all."""
     if metric == "precomputed":
-        return np.zeros((2, len(points)))
+        return np.outer([0.0, points.max()], np.ones(len(points)))
     return np.stack([points.min(axis=0), points.max(axis=0)])

@@ -217,7 +217,7 @@ def selected_inverse(A: sparray | spmatrix) -> csc_array:
     Parameters
     ----------
     A : sparse array, shape (n, n)
-        Symmetric and positive definite.
+        Symmetric (up to rounding, 1e-12 of its largest entry) and positive definite.
 
     Returns
     -------
@@ -253,5 +253,10 @@ def selected_inverse(A: sparray | spmatrix) -> csc_array:
         raise ValueError("A must be positive definite; its Cholesky factorization failed")
     half = lower.tocoo()
     entries = factor.inverse_entries(half.row, half.col)
+    if not np.isfinite(entries).all():
+        raise ValueError(
+            "A must have an inverse that fits in a float; got entries of at most "
+            f"{np.abs(half.data).max():g}: rescale it"
+        )
     inverse = csc_array((entries, (half.row, half.col)), shape=full.shape)
     return csc_array(inverse + tril(inverse, -1).T)

@@ -68,7 +68,8 @@ def check_new_points(
 ) -> np.ndarray:
     """Return query points matching the training `points` (n_new x n distances if precomputed).
 
-    Of the points only the number of columns and their extremes matter: two corners will do.
+    Of the points only the number of columns and their extremes matter: two corners will do, of
+    distances the least and the largest.
     """
     new = _as_matrix(X_new, name, points.shape[1])
     if new.shape[1] != points.shape[1]:
@@ -79,7 +80,7 @@ def check_new_points(
     if len(new) == 0:
         return new
     if metric == "precomputed":
-        return _without_negatives(new, name)
+        return _without_negatives(new, name, float(points.max()))
     _check_metric_fits(new, metric, name, points)
     return _writable(new)
 
@@ -255,9 +256,9 @@ def _check_digits_before(X: object, array: np.ndarray, name: str) -> None:
             _check_digits(np.asarray(column), name)
 
 
-# Of the largest distance: what differs by less is rounding. A cosine distance is off by 1e-16
-# whatever its size, so that no pair can be judged by its own.
-_DISTANCE_ROUNDING = 1e-12
+# Of the largest distance or entry: what differs by less is rounding. A cosine distance is off by
+# 1e-16 whatever its size, so that no pair can be judged by its own.
+_ROUNDING = 1e-12
 
 
 def _check_distances(distances: np.ndarray, name: str) -> np.ndarray:
@@ -272,10 +273,10 @@ def _check_distances(distances: np.ndarray, name: str) -> np.ndarray:
         half = 0.5 * distances
         apart = np.abs(half - half.T)
         i, j = np.unravel_index(int(np.argmax(apart)), apart.shape)
-        if apart[i, j] > 0.5 * _DISTANCE_ROUNDING * distances.max():
+        if apart[i, j] > 0.5 * _ROUNDING * distances.max():
             i, j = min(i, j), max(i, j)
             raise ValueError(
-                f"{name} must be symmetric when metric='precomputed', to {_DISTANCE_ROUNDING:g} of "
+                f"{name} must be symmetric when metric='precomputed', to {_ROUNDING:g} of "
                 f"its largest entry; got {name}[{i}, {j}] = {distances[i, j]} but "
                 f"{name}[{j}, {i}] = {distances[j, i]}"
             )
@@ -283,12 +284,15 @@ def _check_distances(distances: np.ndarray, name: str) -> np.ndarray:
     return _without_negatives(distances, name)
 
 
-def _without_negatives(distances: np.ndarray, name: str) -> np.ndarray:
+def _without_negatives(
+    distances: np.ndarray, name: str, largest: float = 0.0, what: str = "hold distances"
+) -> np.ndarray:
+    """Distances of which rounding has left some below zero; the `largest` known of others."""
     least = distances.min()
     if least >= 0.0:
         return distances
-    if not -least <= _DISTANCE_ROUNDING * distances.max():
-        raise ValueError(f"{name} must hold distances >= 0; got {least}")
+    if not -least <= _ROUNDING * max(distances.max(), largest):
+        raise ValueError(f"{name} must {what} >= 0; got {least}")
     return np.maximum(distances, 0.0)
 
 
@@ -587,14 +591,13 @@ def check_lists(indices: object, distances: object) -> tuple[np.ndarray, np.ndar
         raise ValueError(
             f"distances must have the shape of indices, {found.shape}; got {away.shape}"
         )
-    if (away < 0).any():
-        raise ValueError(f"distances must be >= 0; got {away.min()}")
-    if at := _first(away[:, 1:] < away[:, :-1]):
+    away = _without_negatives(away, "distances", what="be")
+    if at := _first(away[:, :-1] - away[:, 1:] > _ROUNDING * away.max()):
         raise ValueError(
             "distances must not fall along a row; "
             f"got {away[at]} before {away[at[0], at[1] + 1]} in row {at[0]}"
         )
-    return found, np.abs(away)  # a copy, without -0.0
+    return found, np.abs(np.maximum.accumulate(away, axis=1))  # a copy, without -0.0
 
 
 def check_symmetric(A: Any, name: str) -> scipy.sparse.csc_array:
@@ -603,14 +606,25 @@ def check_symmetric(A: Any, name: str) -> scipy.sparse.csc_array:
         raise TypeError(f"{name} must be a SciPy sparse array; got {type(A).__name__}")
     if A.dtype.kind not in "fiub":
         raise TypeError(f"{name} must hold real numbers; got dtype {A.dtype}")
-    matrix = scipy.sparse.csc_array(A, dtype=np.float64)
+    matrix = scipy.sparse.csc_array(A)
+    _check_digits(matrix.data, name)
+    matrix = matrix.astype(np.float64)
     if matrix.shape[0] != matrix.shape[1] or not matrix.shape[0]:
         raise ValueError(f"{name} must be square and not empty; got shape {matrix.shape}")
     if not np.isfinite(matrix.data).all():
         raise ValueError(f"{name} must be finite; got {matrix.data[~np.isfinite(matrix.data)][0]}")
-    if (matrix != matrix.T).nnz:
-        raise ValueError(f"{name} must be symmetric; {(matrix != matrix.T).nnz} entries differ")
-    return matrix
+    half = 0.5 * matrix
+    apart = abs(half - half.T).tocoo()
+    if not apart.nnz:
+        return matrix
+    worst = int(np.argmax(apart.data))
+    if apart.data[worst] > _ROUNDING * abs(half).max():
+        i, j = sorted((int(apart.row[worst]), int(apart.col[worst])))
+        raise ValueError(
+            f"{name} must be symmetric, to {_ROUNDING:g} of its largest entry; got "
+            f"{name}[{i}, {j}] = {matrix[i, j]} but {name}[{j}, {i}] = {matrix[j, i]}"
+        )
+    return half + half.T
 
 
 def check_memory(needed: float, what: str, advice: str) -> None:
