@@ -450,7 +450,10 @@ def check_task(y: object, n: int, task: Task = "auto") -> tuple[Task, np.ndarray
         floats = array.dtype.kind == "f" and not _were_whole(y)
         task = "regression" if floats else "classification"
     if task == "classification":
-        return task, _check_labels(array)
+        labels = _check_labels(array)
+        if guessed:
+            _warn_of_values(labels)
+        return task, labels
     values = _check_values(array)
     if guessed:
         _warn_of_labels(values)
@@ -465,6 +468,7 @@ def _were_whole(y: object) -> bool:
 
 _MANY = 10  # numbers, among which two different ones are not there by chance
 _warned = False
+_warned_of_values = False
 
 
 def _warn_of_labels(values: np.ndarray) -> None:
@@ -482,6 +486,30 @@ def _warn_of_labels(values: np.ndarray) -> None:
         'task="regression" says so'
     )
     _warned = True
+
+
+def _warn_of_values(labels: np.ndarray) -> None:
+    """Say once that whole numbers or dates look like values: most of them are there only once."""
+    global _warned_of_values
+    if _warned_of_values or len(labels) < _MANY:
+        return
+    kind = labels.dtype.kind
+    dates = kind in "Mm"
+    if kind == "O" and not all(isinstance(one, numbers.Integral) for one in labels):
+        return
+    if kind not in "MmiuO":
+        return
+    _, counts = np.unique(labels, return_counts=True)
+    if 2 * int((counts == 1).sum()) <= len(labels):
+        return
+    what = "dates" if dates else "whole numbers"
+    make = "make numbers of them" if dates else 'pass task="regression" or floats'
+    warn(
+        f"y holds {len(counts)} different {what} at {len(labels)} points, and each is taken for a "
+        f"class. If they are values to predict, {make}; if they are labels, "
+        'task="classification" says so'
+    )
+    _warned_of_values = True
 
 
 def warn(message: str) -> None:
