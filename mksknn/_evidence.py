@@ -161,8 +161,9 @@ def evidence_curve(
         metric=metric,
         backend=backend,
     )
-    with progress_bar(f"ranking {question.ks[-1]} neighbours", None, progress):
+    with progress_bar(f"ranking {question.ks[-1]} neighbours", 1, progress) as bar:
         problem = question.problem(*next(question.candidates()))
+        bar.update()
     found = [one.optimum for one in evaluate_all(problem, executor, progress)]
     return EvidenceCurve(
         k=problem.ks,

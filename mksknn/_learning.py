@@ -29,7 +29,7 @@ from ._metrics import Metric, column_names
 from ._names import EVIDENCE_GRAPHS, FAMILIES, GRAPHS, WEIGHTS, Family, Graph, Task, Weights
 from ._neighbors import check_no_ranking
 from ._posterior import posterior
-from ._relevance import Judge, State, relevances, squared
+from ._relevance import PASSES, Judge, State, relevances, squared
 from ._targets import Targets, encode
 from ._threads import Progress, one_thread_each, progress_bar, run_pieces
 from ._validation import check_flag, check_k_max, check_points, one_of
@@ -163,7 +163,7 @@ def learn_metric(
         raise ValueError("X must vary: each of its columns has one value only")
     chosen = _sample(targets)
     labels = _subset(targets, chosen)
-    with one_thread_each(), progress_bar("learn_metric", None, progress) as bar:
+    with one_thread_each():
         scales = [robust] if np.array_equal(robust, plain) else [robust, plain]
         found = [
             (_Data(scaled, labels, graph, largest), scale)
@@ -174,7 +174,7 @@ def learn_metric(
             raise ValueError("X must vary by more than 1e-300 in each column that varies at all")
         same = np.eye(points.shape[1])
         learned, scale = max(found, key=lambda pair: pair[0].best(same).value)
-        maps, compared, held_out = _compare(learned, asked, criterion, bar)
+        maps, compared, held_out = _compare(learned, asked, criterion, progress)
     least = max(_CONFIRMED, _SHARE * max(held_out.values()))
     confirmed = [name for name in maps if held_out[name] >= least] or ["scale"]
     winner = max(confirmed, key=lambda name: compared[name])
@@ -239,7 +239,7 @@ def _spread(points: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def _compare(
-    data: _Data, asked: Sequence[str], criterion: str, bar: Progress
+    data: _Data, asked: Sequence[str], criterion: str, progress: bool
 ) -> tuple[dict[str, np.ndarray], dict[str, float], dict[str, float]]:
     """The map of each family, what the criterion says of it, and what it gains held out.
 
@@ -266,9 +266,12 @@ def _compare(
         evidence = criterion == "evidence"
         compared[name] = data.log_total(one, state) if evidence else data.log_score(one)
 
-    run_pieces(learn, range(len(folds) + 1)[::-1])  # the largest first
-    names = list(found[-1])
-    run_pieces(judge, names)
+    steps = _steps(asked, data.points.shape[1])
+    with progress_bar("learn_metric", (len(folds) + 1) * steps, progress) as bar:
+        run_pieces(learn, range(len(folds) + 1)[::-1])  # the largest first
+        bar.say("comparing")
+        names = list(found[-1])
+        run_pieces(judge, names)
     held_out = dict.fromkeys(names, -math.inf) | {"scale": 0.0}
     if folds:
         scores = {
@@ -330,16 +333,28 @@ class _Data:
 _Found = dict[str, tuple[np.ndarray, "State"]]  # maps on standardised columns, and their evidence
 
 
+def _steps(asked: Sequence[str], columns: int) -> int:
+    """How many steps `_learn` takes, as a bar counts them."""
+    whitenings = ("whiten" in asked) + ("within" in asked)
+    searches = "relevance" in asked and 1 + ("within" in asked)
+    return 1 + whitenings + searches * PASSES * columns
+
+
 def _learn(data: _Data, asked: Sequence[str], bar: Progress) -> _Found:
     """The map of every family."""
     varies = (data.points != data.points[0]).any(axis=0)
     same = np.diag(varies.astype(float))
     found = {"scale": (same, data.best(same))}
-    whitenings = [name for name in ("whiten", "within") if name in asked and varies.any()]
+    if not varies.any():
+        bar.update(_steps(asked, len(varies)))
+        return found
+    bar.update()
+    whitenings = [name for name in ("whiten", "within") if name in asked]
     for name in whitenings:
         bar.say(name)
         found[name] = _whitening(data, same, name)
-    if "relevance" not in asked or not varies.any():
+        bar.update()
+    if "relevance" not in asked:
         return found
     bar.say("relevance")
     weights, state = relevances(data.points, data.judge, bar)

@@ -6,7 +6,6 @@ Euclidean distances are its distances.
 
 from __future__ import annotations
 
-import reprlib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -14,7 +13,7 @@ import numpy as np
 
 from ._jit import kernel
 from ._names import METRICS, MetricName, Weights
-from ._validation import check_finite, check_new_points, check_points, one_of
+from ._validation import check_finite, check_new_points, check_points, one_of, show
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -179,13 +178,13 @@ def check_columns(table: object, known: tuple[str, ...], name: str, which: str) 
     missing = [column for column in known if column not in seen]
     unknown = [column for column in seen if column not in known]
     if missing or unknown:
-        words = [f"without {reprlib.repr(missing)}"] * bool(missing)
-        words += [f"with {reprlib.repr(unknown)}"] * bool(unknown)
+        words = [f"without {show(missing)}"] * bool(missing)
+        words += [f"with {show(unknown)}"] * bool(unknown)
         got = "others, " + " and ".join(words)
     else:
         pairs = zip(seen, known)
         first = next((c for c, (one, other) in enumerate(pairs) if one != other), len(known))
-        got = f"them in another order, from column {first} on {reprlib.repr(list(seen[first:]))}"
-    raise ValueError(
-        f"{name} must have the columns {which}, {reprlib.repr(list(known))}; got {got}"
-    )
+        got = f"them in another order, from column {first} on {show(list(seen[first:]))}"
+    # what is too much can be left out, what is missing cannot be made up
+    pick = "" if missing else f": pass {name}[names], with those names in that order"
+    raise ValueError(f"{name} must have the columns {which}, {show(list(known))}; got {got}{pick}")

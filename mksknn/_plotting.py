@@ -5,6 +5,8 @@ Matplotlib is imported by the functions that draw, so that the library works wit
 
 from __future__ import annotations
 
+import math
+import numbers
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +14,7 @@ import numpy as np
 
 from ._evidence import EvidenceCurve
 from ._loo import LooCurve
-from ._metrics import Metric
+from ._metrics import Metric, column_names
 from ._names import SCALES, SCORES, Graph, MetricName, Scale, Score, Task, Ties
 from ._neighbors import check_no_ranking
 from ._posterior import Posterior
@@ -33,6 +35,7 @@ _NO_GRAPH = "no better than no graph"
 _LEGEND: dict[str, Any] = {"framealpha": 0.6, "edgecolor": "none"}  # both curves and text are seen
 _DOTS: dict[str, Any] = {"s": 22, "edgecolors": "white", "linewidths": 0.6}
 _MARKED = 60  # up to so many k, each one gets a dot or a bar of its own
+_SIGNS = "os^Dv<>p"  # of points; colours come again after eight classes, with another sign
 _COLOURS = (  # of classes; they differ in lightness too (Okabe and Ito)
     "#0072b2",
     "#e69f00",
@@ -137,7 +140,9 @@ def plot_curve(
     long = curve.k[-1] > _MARKED and not isinstance(curve, Posterior)
     scale = k_scale if k_scale != "auto" else "log" if long else ax.get_xscale()
     _scale_k(ax, scale)
-    _fit(ax)
+    if ax.dataLim.width == 0.0:  # one k: nothing between it and the next ones
+        ax.set_xlim(curve.k[0] - 1, curve.k[0] + 1)
+    _fit(ax, errors)
     ax.spines[["top", "right"]].set_visible(False)
     # the marks of a selection stand on the lower edge: the legend stays clear of them
     ax.legend(**_LEGEND, borderaxespad=0.5 if selection is None else 1.3)
@@ -300,14 +305,14 @@ def _window(values: np.ndarray, unbounded: np.ndarray, lowest_wins: bool) -> tup
     return (low, high) if sign > 0 else (-high, -low)
 
 
-def _fit(ax: Axes) -> None:
+def _fit(ax: Axes, errors: bool) -> None:
     """Set the limits for all curves on the axes, and put what lies beyond them on the edge."""
     curves = [line.drawn for line in ax.lines if hasattr(line, "drawn")]
     if not curves:
         return
     low = min(curve.window[0] for curve in curves)
     high = max(curve.window[1] for curve in curves)
-    room = 0.06 * (high - low) or 1.0
+    room = 0.06 * (high - low) or (0.05 if errors else 1.0)
     low, high = low - room, high + room
     ax.set_ylim(low, high)
     named = set()
@@ -378,7 +383,9 @@ def plot_decision(
     """Draw what is predicted all over the plane, under the points it is predicted from.
 
     Each class has a colour; the more probable it is, the stronger the colour. Where all classes are
-    equally probable the plane is white. For regression the colour is the mean.
+    equally probable the plane is white. For regression the colour is the mean. The axes have the
+    names of the columns, if X is a data frame. After eight classes colours come again, with another
+    sign for the points.
 
     Parameters
     ----------
@@ -440,8 +447,16 @@ def plot_decision(
         raise ValueError(f"X must have 2 columns to be drawn; got {points.shape[1]}")
     if "precomputed" in (metric, getattr(model, "metric", None)):
         raise ValueError("metric must not be 'precomputed': a grid of new points has no distances")
-    if int(resolution) != resolution or resolution < 2:
-        raise ValueError(f"resolution must be an integer of at least 2; got {resolution!r}")
+    if not isinstance(resolution, numbers.Integral) or resolution < 2:
+        kind = ValueError if isinstance(resolution, numbers.Real) else TypeError
+        raise kind(f"resolution must be an integer of at least 2; got {resolution!r}")
+    if not isinstance(margin, numbers.Real) or not 0.0 <= margin < math.inf:
+        kind = ValueError if isinstance(margin, numbers.Real) else TypeError
+        raise kind(f"margin must be a finite number >= 0; got {margin!r}")
+    learned = getattr(model, "metric", None) if metric is None else metric
+    if isinstance(learned, Metric):
+        learned.check_columns(X, "X")
+    names = column_names(X)
     axes = [_grid(column, int(resolution), margin) for column in points.T]
     first, second = np.meshgrid(*axes)
     found = predict(
@@ -458,14 +473,18 @@ def plot_decision(
         center=center,
         metric=metric,
     )
+    beside = ax is None  # where there is room to be made
     if ax is None:
         ax = _new_axes((5.2, 4.4))
+    targets = np.asarray(y)
     if found.label is None:
-        _draw_surface(ax, axes, points, np.asarray(y), found)
+        _draw_surface(ax, axes, points, targets, found)
     else:
-        _draw_regions(ax, axes, points, np.asarray(y), found, class_names)
+        _draw_regions(ax, axes, points, targets.ravel(), found, class_names, beside)
     ax.set_xlim(axes[0][0], axes[0][-1])
     ax.set_ylim(axes[1][0], axes[1][-1])
+    if names is not None:
+        ax.set(xlabel=names[0], ylabel=names[1])
     return ax
 
 
@@ -482,6 +501,7 @@ def _draw_regions(
     y: np.ndarray,
     found: Prediction,
     class_names: Sequence[str] | None,
+    beside: bool,
 ) -> None:
     from matplotlib.colors import to_rgb
 
@@ -499,8 +519,14 @@ def _draw_regions(
     ax.pcolormesh(*axes, shade.reshape(len(axes[1]), len(axes[0]), 3), shading="nearest")
     for c, name in enumerate(names):
         x, y = points[codes == c].T
-        ax.scatter(x, y, color=colours[c], label=name, zorder=3, **_DOTS)
-    ax.legend(**_LEGEND)
+        sign = _SIGNS[c // len(_COLOURS) % len(_SIGNS)]
+        ax.scatter(x, y, color=colours[c], label=name, zorder=3, marker=sign, **_DOTS)
+    if beside and len(classes) > len(_COLOURS):  # they would cover the points
+        ax.legend(**_LEGEND, loc="upper left", bbox_to_anchor=(1.0, 1.0))
+        figure: Any = ax.figure
+        figure.set_figwidth(figure.get_figwidth() + 0.5 + 0.08 * max(map(len, names)))
+    else:
+        ax.legend(**_LEGEND)
 
 
 def _draw_surface(
@@ -572,7 +598,8 @@ def plot_relevance(metric: Metric, ax: Axes | None = None) -> Axes:
             fontsize="small",
             color="0.45",
         )
-    ax.set_yticks(places, metric.names)
+    size = 0.28 if len(places) < 60 else 20.0 / len(places)  # inches for each name
+    ax.set_yticks(places, metric.names, fontsize=min(10.0, 72.0 * 0.8 * size))
     ax.set_ylim(len(relevance) - 0.5, -0.5)
     ax.set_xlim(left=0.0)
     ax.set_xlabel("relevance")

@@ -352,7 +352,6 @@ class _Sweep:
                 continue
             highest = np.argsort(-standing.upper[rivals], kind="stable")[:_ROUND]
             self._make(rivals[highest], floor)
-            standing.progress.update(len(highest))
 
     def _floor(self, allowance: float) -> float:
         """A log evidence below which all k together cannot have more than half the allowance."""
@@ -382,6 +381,7 @@ class _Sweep:
             problem.for_workers(),
             ks.tolist(),
             executor=standing.executor,
+            progress=standing.progress,
             threads=problem.plan.side_by_side(ks, INTEGRAL),
         )
         for at, one in zip(positions.tolist(), made, strict=True):

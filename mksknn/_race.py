@@ -245,6 +245,7 @@ class Standing:
             (problem.for_workers(), floor),
             [(k, self._triangles.known(k), self._peak_beside(k)) for k in ks.tolist()],
             executor=self.executor,
+            progress=self.progress,
             threads=problem.plan.side_by_side(ks, problem.values),
         )
         for at, one in zip(positions.tolist(), found, strict=True):
@@ -381,4 +382,3 @@ def find_best(problem: Problem, executor: object, progress: Progress) -> Standin
             continue
         highest = np.argsort(-standing.upper[rivals], kind="stable")[:_ROUND]
         standing.enclose(rivals[highest], floor)
-        progress.update(len(highest))

@@ -26,7 +26,7 @@ from ._problem import RATIO_BOUNDS, Profile
 from ._targets import Targets
 from ._threads import Progress
 
-_PASSES = 3  # over the columns
+PASSES = 3  # over the columns
 _SETTLE = 4  # changes of weights after which k and the ratio are looked for again
 _LEAST, _LARGEST = 0.125, 8.0  # weights other than 0
 # Of a set of columns to begin with, each must be worth this, in nats of leave-one-out log score. On
@@ -49,11 +49,13 @@ def relevances(
     state = judge.best(squares)
     # To say which column got which of four changes takes this many nats.
     margin = math.log(4.0 * max(1, int(used.sum())))
-    for _ in range(_PASSES):
+    steps = PASSES * len(used)
+    for _ in range(PASSES):
         accepted = 0
         for c in np.flatnonzero(used):
-            levels = _changes(weights[c], bool((np.delete(weights, c) > 0.0).any()))
             bar.update()
+            steps -= 1
+            levels = _changes(weights[c], bool((np.delete(weights, c) > 0.0).any()))
             moved = judge.first_gain(squares, features, weights, int(c), levels, state, margin)
             if moved is None:
                 continue
@@ -64,6 +66,7 @@ def relevances(
         if not accepted:
             break
         state = judge.best(squares, state)
+    bar.update(steps)  # what was not necessary
     # a factor common to all changes no neighbour: the (lower) median of those in use becomes 1
     return weights / np.quantile(weights[weights > 0.0], 0.5, method="lower"), state
 

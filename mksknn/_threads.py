@@ -374,13 +374,19 @@ def map_chunks(
     *,
     executor: Any = None,
     threads: bool = False,
-    progress: bool = False,
+    progress: bool | Progress = False,
 ) -> list:
     """``[function(shared, chunk) for chunk in chunks]``, the last chunk (the costliest) first.
 
     `threads` says that `function` releases the GIL, so that threads help when there is no executor.
+    Chunks are counted on a bar of their own, or on the one that is given.
     """
-    with progress_bar("evaluating", len(chunks), progress) as bar:
+    shown: contextlib.AbstractContextManager[Progress]
+    if isinstance(progress, Progress):
+        shown = contextlib.nullcontext(progress)
+    else:
+        shown = progress_bar("evaluating", len(chunks), progress)
+    with shown as bar:
         if executor is not None:
             return _on_executor(executor, function, shared, chunks, bar)
         results = [None] * len(chunks)
@@ -604,5 +610,8 @@ def progress_bar(description: str, total: int | None, progress: bool) -> Iterato
         from tqdm.auto import tqdm
     except ImportError as error:
         raise ImportError("progress=True needs tqdm: pip install tqdm") from error
-    with tqdm(total=total, desc=description, unit="step") as bar:
+    # nothing to be said of a share or of a speed where steps are of all sizes and nobody knows
+    # how many there will be
+    form = "{desc}: step {n_fmt} [{elapsed}{postfix}]" if total is None else None
+    with tqdm(total=total, desc=description, unit="step", bar_format=form) as bar:
         yield Progress(bar)

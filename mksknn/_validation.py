@@ -10,6 +10,7 @@ import inspect
 import math
 import numbers
 import os
+import re
 import reprlib
 import warnings
 from collections.abc import Sequence
@@ -30,14 +31,14 @@ def one_of(value: object, allowed: Sequence[_Name], name: str) -> _Name:
         return allowed[allowed.index(value)]  # the plain str of one that is a subclass
     choices = ", ".join(repr(choice) for choice in allowed)
     kind = ValueError if isinstance(value, str) else TypeError
-    raise kind(f"{name} must be one of {choices}; got {_show(value)}")
+    raise kind(f"{name} must be one of {choices}; got {show(value)}")
 
 
 _shortened = reprlib.Repr()
 _shortened.maxother = _shortened.maxstring = 80
 
 
-def _show(value: object) -> str:
+def show(value: object) -> str:
     """A value as an error message shows it: short, and NumPy's numbers as plain ones."""
     try:
         return _shortened.repr(value.item() if isinstance(value, np.generic) else value)
@@ -92,6 +93,11 @@ def _writable(matrix: np.ndarray) -> np.ndarray:
 
 def _as_matrix(X: object, name: str, columns: int | None = None) -> np.ndarray:
     """A C-ordered float64 matrix; `columns` are known of queries, and there may be none of them."""
+    if isinstance(X, dict):
+        raise TypeError(
+            f"{name} must hold real numbers, in an array, a table or a list of rows; got a dict: "
+            f"pandas.DataFrame({name}) makes a table of columns, pandas.DataFrame([{name}]) one row"
+        )
     dense = f", which is not supported: pass {name}.toarray(), or a reduced dense form of it"
     array = _as_array(X, name, dense, "be a matrix of numbers, all rows of one length; got")
     array = _as_real(array, name, X)
@@ -148,7 +154,7 @@ def _entry(array: np.ndarray, at: tuple[int, ...], name: str) -> str:
 def _column_name(X: object, column: int) -> str:
     """Where X is a table with names for its columns, the name of one, to be put into a message."""
     names = getattr(X, "columns", None)
-    return "" if names is None else f" in column {_show(names[column])}"
+    return "" if names is None else f" in column {show(names[column])}"
 
 
 def _as_real(
@@ -158,7 +164,9 @@ def _as_real(
     if array.dtype.kind == "O":
         array = _objects_to_float(array, name, X)
     if array.dtype.kind not in "fiub":
-        raise TypeError(f"{name} must hold {what}; got dtype {array.dtype}")
+        text = f": it is text, {name}.astype(float) makes numbers of it if it holds any"
+        hint = text if array.dtype.kind in "US" else ""
+        raise TypeError(f"{name} must hold {what}; got dtype {array.dtype}{hint}")
     _check_digits(array, name)
     return array
 
@@ -169,7 +177,7 @@ def _objects_to_float(array: np.ndarray, name: str, X: object) -> np.ndarray:
         if isinstance(value, complex) or not isinstance(value, numbers.Real | np.bool_):
             where = _column_name(X, at % array.shape[1]) if array.ndim == 2 else ""
             raise TypeError(
-                f"{name} must hold real numbers; got {_show(value)} ({type(value).__name__})"
+                f"{name} must hold real numbers; got {show(value)} ({type(value).__name__})"
                 f"{where}{_into_numbers(value) if where else ''}"
             )
     try:
@@ -194,6 +202,8 @@ def _into_numbers(value: object) -> str:
     try:
         float(value)
     except ValueError:
+        if re.fullmatch(r"\s*[-+]?[0-9]+,[0-9]+\s*", value):
+            return ": it has decimal commas, read it by pandas.read_csv(..., decimal=',')"
         return ": turn categories into indicators (pandas.get_dummies), or leave it out"
     return ": it is text, turn it into numbers (pandas.to_numeric)"
 
@@ -209,7 +219,7 @@ def _as_array(X: object, name: str, dense: str, form: str) -> np.ndarray:
     try:
         array = np.asarray(X)
     except ValueError as error:
-        raise ValueError(f"{name} must {form} {_show(X)}") from error
+        raise ValueError(f"{name} must {form} {show(X)}") from error
     if array.dtype.kind == "f" and array is not X:
         _check_digits_before(X, array, name)
     return array
@@ -240,14 +250,14 @@ def _check_digits(array: np.ndarray, name: str) -> None:
     for value in integers:
         if int(float(value)) != value:
             raise ValueError(
-                f"{name} must hold numbers that a float64 holds; got the integer {_show(value)}, "
+                f"{name} must hold numbers that a float64 holds; got the integer {show(value)}, "
                 f"which would become {float(value):.0f}: take off what all of them have in common"
             )
 
 
 def _check_digits_before(X: object, array: np.ndarray, name: str) -> None:
     """The same of integers that have become floats because there are floats beside them."""
-    if max(array.max(initial=0.0), -array.min(initial=0.0)) < 2.0**53:
+    if array.dtype.itemsize < 4 or max(array.max(initial=0.0), -array.min(initial=0.0)) < 2.0**53:
         return
     if isinstance(X, list | tuple):
         _check_digits(np.asarray(X, dtype=object), name)
@@ -339,9 +349,9 @@ def _check_metric_fits(
 def check_k(k: object, n: int, name: str = "k") -> int:
     """Return a number of neighbours in 1..n-1 as an int."""
     if isinstance(k, bool | np.bool_) or not isinstance(k, numbers.Integral):
-        raise TypeError(f"{name} must be an integer from 1 to {n - 1} (n - 1); got {_show(k)}")
+        raise TypeError(f"{name} must be an integer from 1 to {n - 1} (n - 1); got {show(k)}")
     if not 1 <= int(k) <= n - 1:
-        raise ValueError(f"{name} must be from 1 to {n - 1} (n - 1); got {_show(k)}")
+        raise ValueError(f"{name} must be from 1 to {n - 1} (n - 1); got {show(k)}")
     return int(k)
 
 
@@ -355,14 +365,14 @@ def check_ks(ks: Any, k_max: object, n: int) -> np.ndarray:
     if ks is None:
         return np.arange(1, check_k_max(k_max, n) + 1)
     if k_max is not None:
-        raise ValueError(f"give ks or k_max, not both; got ks={_show(ks)} and k_max={_show(k_max)}")
+        raise ValueError(f"give ks or k_max, not both; got ks={show(ks)} and k_max={show(k_max)}")
     try:
         entries = () if isinstance(ks, str | bytes | dict) else iter(ks)
     except TypeError:
         entries = ()
     if entries == ():
         raise TypeError(
-            f"ks must be a sequence of integers from 1 to {n - 1} (n - 1); got {_show(ks)}"
+            f"ks must be a sequence of integers from 1 to {n - 1} (n - 1); got {show(ks)}"
         )
     values = [check_k(k, n, "ks") for k in entries]
     if not values:
@@ -373,13 +383,13 @@ def check_ks(ks: Any, k_max: object, n: int) -> np.ndarray:
 def check_positive(value: object, name: str) -> float:
     """Return a finite number above zero as a float."""
     if isinstance(value, bool | np.bool_) or not isinstance(value, numbers.Real):
-        raise TypeError(f"{name} must be a number > 0; got {_show(value)}")
+        raise TypeError(f"{name} must be a number > 0; got {show(value)}")
     try:
         number = float(value)
     except OverflowError:
         number = math.inf
     if not (math.isfinite(number) and number > 0):
-        raise ValueError(f"{name} must be finite and > 0; got {_show(value)}")
+        raise ValueError(f"{name} must be finite and > 0; got {show(value)}")
     return number
 
 
@@ -399,18 +409,18 @@ def check_ratio_bounds(ratio_bounds: Any) -> tuple[float, float]:
         low, high = ratio_bounds
     except (TypeError, ValueError):
         raise TypeError(
-            f"ratio_bounds must be two numbers (low, high); got {_show(ratio_bounds)}"
+            f"ratio_bounds must be two numbers (low, high); got {show(ratio_bounds)}"
         ) from None
     low, high = check_positive(low, "ratio_bounds[0]"), check_positive(high, "ratio_bounds[1]")
     if not low < high:
-        raise ValueError(f"ratio_bounds must have low < high; got {_show(ratio_bounds)}")
+        raise ValueError(f"ratio_bounds must have low < high; got {show(ratio_bounds)}")
     return low, high
 
 
 def check_flag(value: object, name: str) -> bool:
     """Return a plain bool."""
     if not isinstance(value, bool | np.bool_):
-        raise TypeError(f"{name} must be True or False; got {_show(value)}")
+        raise TypeError(f"{name} must be True or False; got {show(value)}")
     return bool(value)
 
 
@@ -424,7 +434,7 @@ def check_executor(executor: Any) -> Any:
     if executor is not None and not callable(getattr(executor, "submit", None)):
         raise TypeError(
             "executor must be None or have submit(fn, *args), as a ProcessPoolExecutor or a "
-            f"dask.distributed.Client does; got {_show(executor)}"
+            f"dask.distributed.Client does; got {show(executor)}"
         )
     return executor
 
@@ -437,14 +447,17 @@ def check_task(y: object, n: int, task: Task = "auto") -> tuple[Task, np.ndarray
     one_of(task, TASKS, "task")
     array = _as_targets(y)
     if array.ndim not in (1, 2) or array.shape[0] != n:
-        seen = _show(y) if array.ndim == 0 else f"shape {array.shape}"
+        seen = show(y) if array.ndim == 0 else f"shape {array.shape}"
         raise ValueError(f"y must have one entry for each of the {n} rows of X; got {seen}")
     guessed = task == "auto"
     if guessed:
         floats = array.dtype.kind == "f" and not _were_whole(y)
         task = "regression" if floats else "classification"
     if task == "classification":
-        return task, _check_labels(array)
+        labels = _check_labels(array)
+        if guessed:
+            _warn_of_values(labels)
+        return task, labels
     values = _check_values(array)
     if guessed:
         _warn_of_labels(values)
@@ -459,6 +472,7 @@ def _were_whole(y: object) -> bool:
 
 _MANY = 10  # numbers, among which two different ones are not there by chance
 _warned = False
+_warned_of_values = False
 
 
 def _warn_of_labels(values: np.ndarray) -> None:
@@ -476,6 +490,30 @@ def _warn_of_labels(values: np.ndarray) -> None:
         'task="regression" says so'
     )
     _warned = True
+
+
+def _warn_of_values(labels: np.ndarray) -> None:
+    """Say once that whole numbers or dates look like values: most of them are there only once."""
+    global _warned_of_values
+    if _warned_of_values or len(labels) < _MANY:
+        return
+    kind = labels.dtype.kind
+    dates = kind in "Mm"
+    if kind == "O" and not all(isinstance(one, numbers.Integral) for one in labels):
+        return
+    if kind not in "MmiuO":
+        return
+    _, counts = np.unique(labels, return_counts=True)
+    if 2 * int((counts == 1).sum()) <= len(labels):
+        return
+    what = "dates" if dates else "whole numbers"
+    make = "make numbers of them" if dates else 'pass task="regression" or floats'
+    warn(
+        f"y holds {len(counts)} different {what} at {len(labels)} points, and each is taken for a "
+        f"class. If they are values to predict, {make}; if they are labels, "
+        'task="classification" says so'
+    )
+    _warned_of_values = True
 
 
 def warn(message: str) -> None:
@@ -531,7 +569,7 @@ def _check_labels(array: np.ndarray) -> np.ndarray:
         names = ", ".join(sorted({type(label).__name__ for label in array}))
         raise TypeError(f"y must hold labels that can be sorted; got {names}") from None
     if len(distinct) < 2:
-        raise ValueError(f"y must have at least 2 classes; got only {_show(distinct[0])}")
+        raise ValueError(f"y must have at least 2 classes; got only {show(distinct[0])}")
     return array
 
 

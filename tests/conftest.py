@@ -72,6 +72,7 @@ def small_points(request):
 def warns_anew(monkeypatch):
     """What is said once in a process is said once in each test."""
     monkeypatch.setattr(_validation, "_warned", False)
+    monkeypatch.setattr(_validation, "_warned_of_values", False)
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 import builtins
 import pickle
+import re
 
 import naive
 import numpy as np
@@ -279,6 +280,19 @@ def test_progress(capsys):
     assert_same(mksknn.learn_metric(X, y), mksknn.learn_metric(X, y, progress=True))
     shown = capsys.readouterr().err
     assert "learn_metric" in shown and "relevance" in shown
+    assert "100%" in shown and "?" not in shown.splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    "families", [["scale"], ["whiten"], ["relevance"], ["within", "relevance"]]
+)
+@pytest.mark.parametrize("n", [20, 60])
+def test_progress_ends_at_its_total(capsys, families, n):
+    X, y = xor(n)
+    X[:, -1] = 1.0  # never used, and counted even so
+    mksknn.learn_metric(X, y, families=families, progress=True)
+    done, total = re.findall(r"(\d+)/(\d+)", capsys.readouterr().err)[-1]
+    assert done == total
 
 
 # ---------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import mksknn
-from mksknn._threads import limit_threads, map_chunks
+from mksknn._threads import Progress, limit_threads, map_chunks
 
 RNG = np.random.default_rng(41)
 X = RNG.normal(size=(40, 2))
@@ -256,6 +256,24 @@ def test_a_full_bar(capsys):
     with limit_threads(2):
         mksknn.evidence_curve(X, Y, k_max=10, progress=True)
     assert "10/10" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("function", [mksknn.posterior, mksknn.select_k])
+def test_every_k_is_counted_when_it_is_done(function, monkeypatch):
+    """Not a round of them at once, which may take minutes."""
+    steps = []
+    monkeypatch.setattr(Progress, "update", lambda bar, count=1: steps.append(count))
+    found = function(X, Y, progress=True)
+    assert len(steps) > 1 and set(steps) == {1}
+    if function is mksknn.select_k:
+        assert len(steps) <= len(found.evaluated)
+
+
+def test_a_bar_without_a_total_tells_no_speed(capsys):
+    mksknn.select_k(X, Y, k_max=20, progress=True)
+    shown = capsys.readouterr().err
+    assert "select_k, symmetric: step " in shown
+    assert "?" not in shown
 
 
 def test_without_tqdm(monkeypatch):

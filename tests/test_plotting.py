@@ -9,6 +9,7 @@ matplotlib.use("Agg")
 
 import matplotlib.pyplot as plt
 import numpy as np
+import pandas as pd
 import pytest
 from matplotlib.colors import to_rgb
 
@@ -257,6 +258,16 @@ def test_k_axis_has_whole_numbers():
     np.testing.assert_array_equal(ticks, np.round(ticks))
 
 
+@pytest.mark.parametrize("function", [mksknn.evidence_curve, mksknn.loo_curve])
+def test_one_k_is_a_picture_too(function):
+    ax = mksknn.plot_curve(function(SINC.X, SINC.y, ks=[7]))
+    low, high = ax.get_xlim()
+    shown = [tick for tick in ax.get_xticks() if low <= tick <= high]
+    assert shown == [6.0, 7.0, 8.0]
+    if function is mksknn.loo_curve:
+        assert np.ptp(ax.get_ylim()) < 0.5  # errors are shares
+
+
 @pytest.mark.parametrize("curve", [None, [1.0, 2.0], SINC])
 def test_other_things_are_no_curves(curve):
     with pytest.raises(TypeError, match="curve must be"):
@@ -353,12 +364,54 @@ def test_regression_surface():
     np.testing.assert_array_equal(points.get_array(), y)
 
 
+def test_a_table_names_the_axes():
+    X, y = two_clusters()
+    table = pd.DataFrame(X, columns=["height", "weight"])
+    for targets in (pd.Series(y), pd.DataFrame({"side": y}), y[:, None]):
+        ax = mksknn.plot_decision(table, targets, k=2, resolution=5)
+        assert (ax.get_xlabel(), ax.get_ylabel()) == ("height", "weight")
+        assert legend(ax) == ["left", "right"]
+    assert mksknn.plot_decision(X, y, k=2, resolution=5).get_xlabel() == ""
+
+
+def test_a_learned_distance_knows_its_columns_in_the_plane():
+    X, y = two_clusters()
+    metric = mksknn.Metric(
+        "relevance", np.diag([1.0, 2.0]), np.array([1.0, 2.0]), columns=("a", "b")
+    )
+    best = mksknn.select_k(X, y, metric=metric)
+    mksknn.plot_decision(pd.DataFrame(X, columns=["a", "b"]), y, best, resolution=5)
+    swapped = pd.DataFrame(X, columns=["b", "a"])
+    for how in ({"model": best}, {"k": 2, "metric": metric}):
+        with pytest.raises(
+            ValueError, match="X must have the columns that metric .* another order"
+        ):
+            mksknn.plot_decision(swapped, y, **how, resolution=5)
+
+
+@pytest.mark.parametrize("n_classes", [8, 9, 20])
+def test_many_classes_can_be_told_apart(n_classes):
+    X = np.random.default_rng(0).normal(size=(60, 2))
+    ax = mksknn.plot_decision(X, np.arange(60) % n_classes, k=3, resolution=5)
+    looks = {
+        (tuple(points.get_facecolor()[0]), points.get_paths()[0].vertices.tobytes())
+        for points in ax.collections[1:]
+    }
+    assert len(looks) == n_classes
+    ax.figure.canvas.draw()
+    box, axes = ax.get_legend().get_window_extent(), ax.get_window_extent()
+    assert (box.x0 >= axes.x1) == (n_classes > 8)
+    assert box.x1 <= ax.figure.bbox.x1
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
         ({"X": np.zeros((24, 3))}, "2 columns"),
         ({"metric": "precomputed"}, "precomputed"),
         ({"resolution": 1}, "resolution"),
+        ({"resolution": 5.5}, "resolution"),
+        ({"margin": -1.0}, "margin must be a finite number >= 0; got -1.0"),
         ({"class_names": ["a"]}, "class_names must have 2"),
         ({"k": 99}, "k must be"),
     ],
@@ -368,6 +421,12 @@ def test_bad_arguments_in_the_plane(change, message):
     arguments = {"X": X, "y": y, "k": 2, "resolution": 5} | change
     with pytest.raises(ValueError, match=message):
         mksknn.plot_decision(**arguments)
+
+
+@pytest.mark.parametrize("change", [{"resolution": "high"}, {"margin": "wide"}])
+def test_words_for_numbers_in_the_plane(change):
+    with pytest.raises(TypeError, match=f"{next(iter(change))} must be .*; got '"):
+        mksknn.plot_decision(*two_clusters(), k=2, **change)
 
 
 # ---------------------------------------------------------------------------------------------
@@ -402,6 +461,14 @@ def test_relevance_of_many_columns_is_high_but_not_without_end():
         mksknn.plot_relevance(metric_of(np.ones(d))).figure.get_figheight() for d in (1, 30, 500)
     ]
     assert heights[0] < heights[1] < heights[2] <= 20.0
+
+
+@pytest.mark.parametrize("d", [1, 40, 70, 150])
+def test_names_of_columns_do_not_overlap(d):
+    ax = mksknn.plot_relevance(metric_of(np.ones(d)))
+    ax.figure.canvas.draw()
+    boxes = [text.get_window_extent() for text in ax.get_yticklabels()]
+    assert all(upper.y0 >= lower.y1 for upper, lower in zip(boxes, boxes[1:]))
 
 
 def test_relevance_of_something_else():

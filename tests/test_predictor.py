@@ -317,7 +317,7 @@ def test_columns_are_remembered(tmp_path):
             predictor(later[["age", "height"]])
         with pytest.raises(ValueError, match="with .'extra'"):
             predictor(later.assign(extra=1.0))
-    with pytest.raises(ValueError, match="in another order"):
+    with pytest.raises(ValueError, match=r"in another order.*: pass X_new\[names\], with those"):
         mksknn.predict(frame, y, later[["height", "age", "weight"]], k=4)
     assert_equal(mksknn.predict(X, y, later[["age", "height", "weight"]], k=4), expected)
 

@@ -2,6 +2,7 @@
 
 import re
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -62,6 +63,8 @@ def test_arrays_have_no_names():
     ("value", "hint"),
     [
         ("1.5", "it is text, turn it into numbers (pandas.to_numeric)"),
+        ("1,5", "it has decimal commas, read it by pandas.read_csv(..., decimal=',')"),
+        ("1,500,000", "turn categories into indicators (pandas.get_dummies)"),
         ("north", "turn categories into indicators (pandas.get_dummies)"),
         (pd.Timestamp("2026-11-18"), "turn dates into numbers, such as days since the first"),
         (None, "drop or fill in missing values first"),
@@ -97,3 +100,25 @@ def test_the_way_to_a_single_row_works_for_what_was_given():
 def test_a_number_where_a_model_belongs():
     with pytest.raises(TypeError, match="got 3: pass k=3"):
         mksknn.predict([[0.0], [1.0]], ["a", "b"], [[0.5]], 3)
+
+
+def test_text_in_an_array_is_told_what_to_become():
+    with pytest.raises(TypeError, match=r"it is text, X.astype\(float\) makes numbers of it"):
+        mksknn.select_k(TABLE.to_numpy().astype(str), Y)
+    with pytest.raises(TypeError, match=r"it is text, y.astype\(float\) makes numbers of it"):
+        mksknn.select_k(TABLE, TABLE.iloc[:, 0].to_numpy().astype(str), task="regression")
+
+
+def test_a_dict_is_no_table_yet():
+    with pytest.raises(TypeError, match=r"X must .* got a dict: pandas.DataFrame\(X\) makes"):
+        mksknn.select_k(TABLE.to_dict("list"), Y)
+    predictor = mksknn.prepare(TABLE, Y, k=2)
+    row = TABLE.iloc[0].to_dict()
+    with pytest.raises(TypeError, match=r"X_new must .* pandas.DataFrame\(\[X_new\]\) one row"):
+        predictor(row)
+    assert len(predictor(pd.DataFrame([row])).label) == 1
+
+
+def test_half_precision_is_taken_without_a_word():
+    table = TABLE.astype(np.float16)
+    assert mksknn.select_k(table, Y).k == mksknn.select_k(table.astype(float), Y).k

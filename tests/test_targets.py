@@ -213,3 +213,40 @@ def test_anything_else_is_not(y, task):
         warnings.simplefilter("error")
         encode(y, 24, task, "auto", True)
         encode(y[:9], 9, task, "auto", True)
+
+
+PRICES = np.arange(100, 120)
+
+
+@pytest.mark.parametrize(
+    ("y", "what"),
+    [
+        (PRICES, 'whole numbers .* pass task="regression" or floats'),
+        (PRICES.tolist(), "20 different whole numbers at 20 points"),
+        (PRICES.astype(object), "whole numbers"),
+        (PRICES.astype("datetime64[D]"), "dates .* make numbers of them"),
+    ],
+)
+def test_values_that_came_as_labels_are_told_once(y, what):
+    X = np.random.default_rng(0).normal(size=(20, 2))
+    with pytest.warns(UserWarning, match=what) as said:
+        mksknn.select_k(X, y)
+        mksknn.select_k(X, y)
+    assert len(said) == 1
+
+
+@pytest.mark.parametrize(
+    ("y", "options"),
+    [
+        (PRICES, {"task": "classification"}),
+        (PRICES, {"task": "regression"}),
+        (PRICES // 2, {}),  # two points of each
+        ([f"row {one}" for one in PRICES], {}),
+        (PRICES[:8], {}),  # so few may differ by chance
+    ],
+)
+def test_labels_that_are_labels_are_taken_without_a_word(y, options):
+    X = np.random.default_rng(0).normal(size=(len(y), 2))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        mksknn.select_k(X, y, **options)

@@ -209,7 +209,7 @@ BAD_NAMES = ["", "Euclidean", "minkowski", None, 2, ["euclidean"], b"euclidean",
 @pytest.mark.parametrize("value", BAD_NAMES, ids=repr)
 def test_bad_names(value):
     kind = ValueError if isinstance(value, str) else TypeError
-    shown = gate._show(value)
+    shown = gate.show(value)
     refuse(
         lambda: mksknn.neighbors(GOOD, metric=value),
         kind,
@@ -287,7 +287,7 @@ def test_ks_that_are_no_sequence(ks):
     refuse(
         lambda: gate.check_ks(ks, None, N),
         TypeError,
-        ["ks must be a sequence of integers from 1 to 5", gate._show(ks)],
+        ["ks must be a sequence of integers from 1 to 5", gate.show(ks)],
     )
 
 
@@ -357,7 +357,7 @@ def test_ratio_bounds_that_are_not_two(bounds):
     refuse(
         lambda: gate.check_ratio_bounds(bounds),
         TypeError,
-        ["ratio_bounds must be two numbers (low, high)", gate._show(bounds)],
+        ["ratio_bounds must be two numbers (low, high)", gate.show(bounds)],
     )
 
 
@@ -380,7 +380,7 @@ def test_bad_flags(value):
     refuse(
         lambda: gate.check_flag(value, "center"),
         TypeError,
-        ["center must be True or False", gate._show(value)],
+        ["center must be True or False", gate.show(value)],
     )
 
 
