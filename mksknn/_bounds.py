@@ -34,7 +34,6 @@ from ._spectra import (
     diagonal_stand_in,
     local_pays,
     local_stand_in,
-    random_stand_in,
 )
 from ._tails import Tail
 
@@ -114,11 +113,6 @@ def local_bound(problem: Problem, k: int, triangles: np.ndarray | None = None) -
 def foretell(problem: Problem, k: int, triangles: np.ndarray | None = None) -> tuple[float, float]:
     """What the best evidence of graph k should be, and at which ratio."""
     return _foretold_peak(problem, k, Foretold(problem.pairs, k, triangles))
-
-
-def foretell_loosely(problem: Problem, k: int) -> float:
-    """The same value by a random vector alone: off by up to 100 nats, no triangles counted."""
-    return _peak(problem, k, random_stand_in(problem.pairs, k))[0]
 
 
 def guess_ratio(problem: Problem, k: int, triangles: np.ndarray | None = None) -> float:

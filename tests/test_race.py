@@ -138,6 +138,10 @@ def test_values_above_their_bounds_are_noticed():
 
 # ---------------------------------------------------------------- whose turn it is
 
+# from how many points on, rivals, and whether bounds are improved and a favourite is asked for
+CASES_OF_THE_FIRST = [(71, 5, False, False), (70, 5, True, True), (70, 2, True, True)]
+CASES_OF_THE_FIRST += [(70, 1, True, False), (70, 0, True, False)]
+
 
 @pytest.mark.uncompiled
 @pytest.mark.parametrize("graph", GRAPHS)
@@ -156,19 +160,21 @@ def test_the_lead_has_the_highest_bound(graph):
 
 
 @pytest.mark.uncompiled
-@pytest.mark.parametrize("last, improved", [(500.0, False), (500.05, False), (501.0, True)])
-def test_more_is_ranked_at_once_only_where_evidence_rises(last, improved, monkeypatch):
-    """By more than a thousandth of a nat for each of 70 points, whatever its level."""
+@pytest.mark.parametrize("points, others, improved, asked", CASES_OF_THE_FIRST)
+def test_of_many_points_the_favourite_is_first(points, others, improved, asked, monkeypatch):
+    """Among those that may beat what is foretold of the lead; without rivals it is the lead."""
     X, y, _ = random_set(33, "regression", n=70)
-    standing = standing_of(X, y, 8)
-    told, floors = iter([400.0, 500.0, last]), []
-    monkeypatch.setattr(_race, "_POINTS", 70)
-    monkeypatch.setattr(_race, "foretell_loosely", lambda problem, k: next(told))
+    standing = standing_of(X, y)
+    lead, told, floors = standing.lead(), 12.5, []
+    rivals = np.arange(others)
+    monkeypatch.setattr(_race, "_POINTS", points)
+    monkeypatch.setattr(standing, "_foretell", lambda ks: [(told, 1.0)])
     monkeypatch.setattr(standing, "improve", floors.append)
-    monkeypatch.setattr(standing, "rivals", lambda floor: np.empty(0, np.intp))
+    monkeypatch.setattr(standing, "rivals", lambda floor: rivals)
+    monkeypatch.setattr(standing, "favourite", lambda some: -len(some))
     standing.foretells = True
-    standing.first()
-    assert floors[:1] == ([last] if improved else [])
+    assert standing.first() == (-others if asked else lead)
+    assert floors == ([told] if improved else [])
 
 
 @pytest.mark.uncompiled
