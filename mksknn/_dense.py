@@ -17,7 +17,7 @@ from ._determinants import Determinants, Resistances
 from ._graphs import Pairs, fill_laplacian, resistance_sums
 from ._jit import kernel
 from ._lapack import cholesky, cholesky_inverse, tridiagonalize
-from ._search import climb
+from ._search import climb, known_end
 
 
 class _Lifted(Determinants):
@@ -103,6 +103,9 @@ class Tridiagonal(_Lifted):
 
     def peak(self, norm: float, roughness: float, bounds: tuple[float, float]) -> float:
         """The r within the bounds at which log|L + r I| - n log(roughness + r norm) peaks."""
+        end = known_end(self.spectrum, norm, roughness, bounds)
+        if end is not None:
+            return end
         return climb(functools.partial(_slope, *self._form, norm, roughness), bounds, 1e-11)
 
 

@@ -483,6 +483,8 @@ def _sweep_values(rows, columns, starts, both, values, gap, weight, error, by_we
 #
 # A node is a point of log r where everything has been evaluated; these are its columns.
 _T, _R, _S, _A, _A1, _A2, _B, _B1, _B2 = range(9)  # log r, r, S, then A, A', -A'', B, B', |B''|
+_A3, _B3 = 9, 10  # classes: total - r A' and total - r B', summed up without taking a difference
+_COLUMNS = 11
 _CLOSE = 1e-10  # a cell that may beat the best score by no more than this share of it is dropped
 _NARROW = 1e-7  # width in log r at which a cell is dropped: its bound is its score, nearly
 _BESIDE = 0.4  # width in log r of the cells beside a maximum, where S should turn out concave
@@ -525,7 +527,7 @@ def _search_votes(own_votes, weights, bins, J, low, high, score, ratio):
 @kernel
 def _search_values(by_weight, sums, m, constant, low, high, score, ratio):
     """The best ratio of each row of sums, regression."""
-    ends, best, trial = np.empty((2, 9)), np.empty(9), np.empty(9)
+    ends, best, trial = np.empty((2, _COLUMNS)), np.empty(_COLUMNS), np.empty(_COLUMNS)
     start = 0.0
     for c in range(by_weight.shape[0]):
         w, g = _occupied(by_weight[c])
@@ -587,13 +589,13 @@ def _evaluate(f, t, node):
         r = f.low  # exactly, so that a caller can tell
     elif t >= f.right:
         r = f.high
-    a, a1, a2 = _log_sums(f.x, f.h, r)
+    a, a1, a2, a3 = _log_sums(f.x, f.h, r)
     w, parts = f.w, f.parts
     if parts.shape[0] == 0:
-        b, b1, b2 = _log_sums(w, f.g, r)
+        b, b1, b2, b3 = _log_sums(w, f.g, r)
         s = a - b
     else:
-        b, b1, b2 = 0.0, 0.0, 0.0
+        b, b1, b2, b3 = 0.0, 0.0, 0.0, 0.0
         for c in range(w.shape[0]):
             u = w[c] + r
             square, product, own = parts[c, 0], parts[c, 1], parts[c, 2]
@@ -608,18 +610,20 @@ def _evaluate(f, t, node):
     node[_T], node[_R], node[_S] = t, r, s
     node[_A], node[_A1], node[_A2] = a, a1, a2
     node[_B], node[_B1], node[_B2] = b, b1, b2
+    node[_A3], node[_B3] = a3, b3
 
 
 @kernel
 def _log_sums(x, h, r):
-    """Sum of h log(x + r), its slope, and minus its second derivative."""
-    value, slope, bend = 0.0, 0.0, 0.0
+    """Sum of h log(x + r), its slope, minus its second derivative, and sum h - r slope."""
+    value, slope, bend, rest = 0.0, 0.0, 0.0, 0.0
     for c in range(x.shape[0]):
         inverse = 1.0 / (x[c] + r)
         value += h[c] * math.log(x[c] + r)
         slope += h[c] * inverse
         bend += h[c] * inverse * inverse
-    return value, slope, bend
+        rest += h[c] * inverse * x[c]
+    return value, slope, bend, rest
 
 
 @kernel
@@ -631,7 +635,9 @@ def _slopes(f, node):
         first = r * (node[_A1] - f.total * tilt)
         second = -node[_A2] - f.total * (node[_B2] / node[_B] - tilt * tilt)
     else:
-        first = r * (node[_A1] - node[_B1])
+        # where r exceeds the weights by far, A' and B' have the same leading digits
+        few = node[_A3] + node[_B3] < f.total
+        first = node[_B3] - node[_A3] if few else r * (node[_A1] - node[_B1])
         second = node[_B2] - node[_A2]
     return first, first + r * r * second
 
@@ -690,14 +696,16 @@ def _branch_and_bound(f, level, start):
     for c in range(f.w.shape[0]):
         mass += f.w[c] * f.g[c]
     scale = max(mass / f.total, 1.0)
-    best, middle, trial, ends = np.empty(9), np.empty(9), np.empty(9), np.empty((5, 9))
+    best, middle, trial = np.empty(_COLUMNS), np.empty(_COLUMNS), np.empty(_COLUMNS)
+    ends = np.empty((5, _COLUMNS))
     _highest(f, start, ends, best, trial)
 
     # Cells: a narrow one on either side of the maximum, where S can be shown concave, and the rest
     _evaluate(f, max(best[_T] - _BESIDE, f.left), ends[1])
     copy_into(best, ends[2])
     _evaluate(f, min(best[_T] + _BESIDE, f.right), ends[3])
-    stack = np.empty((256, 2, 9))  # depth first: one more per halving, of which _NARROW allows 50
+    # depth first: one more per halving, of which _NARROW allows 50
+    stack = np.empty((256, 2, _COLUMNS))
     size = 0
     for c in range(4):
         if ends[c, _T] < ends[c + 1, _T]:
@@ -713,7 +721,7 @@ def _branch_and_bound(f, level, start):
         if _concave(a, b):
             # one maximum: where the best was found, at an end, or to be found between
             known = a[_T] <= best[_T] <= b[_T]
-            if not known and a[_A1] > a[_B1] and b[_A1] < b[_B1]:
+            if not known and _slopes(f, a)[0] > 0.0 and _slopes(f, b)[0] < 0.0:
                 copy_into(a if a[_S] > b[_S] else b, middle)
                 _climb(f, middle, a[_T], b[_T], trial)
                 if middle[_S] > best[_S]:
@@ -760,11 +768,12 @@ def _bound(a, b, total, scale):
     share, floor = _meet(a[_B], p * a[_B1] * width, b[_B], q * b[_B1] * width)
     first = a[_A] + (b[_A] - a[_A]) * share - floor
 
-    # slopes per cell: d/dz = (scale + r)^2 / scale d/dr, and z goes up by scale (q - p) / (u v)
+    # slopes per cell: d/dz = (scale + r)^2 / scale d/dr, and z goes up by scale (q - p) / (u v);
+    # A' u - total is scale A' - A3, which keeps its digits however large r is
     u, v = scale + p, scale + q
     shift_a, shift_b = total * math.log(u), total * math.log(v)
-    rise_a = (a[_A1] * u - total) * ((q - p) / v)
-    rise_b = (b[_A1] * v - total) * ((q - p) / u)
+    rise_a = (scale * a[_A1] - a[_A3]) * ((q - p) / v)
+    rise_b = (scale * b[_A1] - b[_A3]) * ((q - p) / u)
     share, roof = _meet(a[_A] - shift_a, rise_a, b[_A] - shift_b, rise_b)
     chord_a, chord_b = a[_B] - shift_a, b[_B] - shift_b
     second = roof - (chord_a + (chord_b - chord_a) * share)

@@ -37,6 +37,7 @@ _CELLS = 12  # between two values, at first
 _MOST = 20  # nodes of a polynomial
 _BESIDE = 1e-3  # in v, between two slopes that give the bend
 _APART = (0.0, 1e-3, 1e-2, 5e-2)  # in v: least distances between the nodes of a slope
+_EQUAL = 1e-15  # numbers that differ by less, relatively, are equal up to rounding
 _ROUNDING = 2e-15  # of a log-determinant, of the sizes of the terms it is the sum of
 
 # The largest |d^j sigma / dx^j| / (sigma (1 - sigma)) of the logistic function, j = 1, 2, ...
@@ -272,6 +273,19 @@ def _slope_errors(nodes, derivatives, following, v, noise):
     return out
 
 
+def known_end(
+    spectrum: Spectrum, norm: float, roughness: float, bounds: tuple[float, float]
+) -> float | None:
+    """The end of the bounds at which a profile peaks, where that takes no search.
+
+    All edges join equal targets: it only falls. The targets are as rough as noise, as they often
+    are to the last bit where points or classes are few: by Jensen's inequality it only rises.
+    """
+    if roughness == 0.0:
+        return bounds[0]
+    return bounds[1] if roughness >= spectrum.mean * norm * (1.0 - _EQUAL) else None
+
+
 def climb(slope: Callable[[float], float], bounds: tuple[float, float], width: float) -> float:
     """The r within the bounds at which a function of one peak has it, where slopes cost little.
 
@@ -347,12 +361,9 @@ class PeakSearch:
         return self
 
     def _search(self, floor: float) -> None:
-        spectrum, (low, high) = self.curve.spectrum, self.bounds
-        # Two ends that need no search. All edges join equal targets: the profile only falls. The
-        # targets are as rough as noise: by Jensen's inequality it only rises.
-        rough = self._roughness / self._norm >= spectrum.mean
-        if self._roughness == 0.0 or rough:
-            self._visit(low if self._roughness == 0.0 else high)
+        end = known_end(self.curve.spectrum, self._norm, self._roughness, self.bounds)
+        if end is not None:
+            self._visit(end)
             self.upper = self.lower + self.curve.noise
             return
         if not self._bracket():

@@ -613,3 +613,22 @@ def test_input_is_left_alone():
     for form in (X, np.asfortranarray(X), X.astype(np.float32), X.tolist()):
         np.testing.assert_array_equal(mksknn.evidence_curve(form, y).log_evidence, expected)
     assert mksknn.select_k(X, y.tolist()).log_evidence == expected.max()
+
+
+@pytest.mark.uncompiled
+@pytest.mark.parametrize("backend", ["lapack", *SPARSE])
+def test_targets_exactly_as_rough_as_noise_are_at_the_upper_bound(backend):
+    # q_k / s = tr(L_k) / n but for rounding: the evidence rises all the way, by less and less
+    cases = (
+        ("symmetric", 3, [1, 0, 1, 1, 3]),
+        ("mutual", 2, [1, 2, 2, 0]),
+        ("mutual", 2, [1, 2, 2, 0, 0, 2, 2, 0, 0, 2, 1, 0, 2]),
+    )
+    for graph, k, y in cases:
+        X = np.arange(len(y))[:, None]
+        for bounds in ((1e-6, 1e6), (1e-12, 1e12), (1e-30, 1e30)):
+            options = {"graph": graph, "ks": [k], "ratio_bounds": bounds, "backend": backend}
+            curve = mksknn.evidence_curve(X, y, **options)
+            assert curve.at_bound[0]
+            assert curve.sigma2[0] / curve.sigma0[0] == pytest.approx(bounds[1], rel=1e-12)
+            assert mksknn.select_k(X, y, **options).at_bound

@@ -253,7 +253,7 @@ def test_bounds_hold():
         left = rng.uniform(-13.8, 13.0)
         right = min(left + 10 ** rng.uniform(-3, 1.3), 13.8)
         terms = _loo._terms(x, h, w, h, np.empty((0, 3)), *BOUNDS)
-        nodes = np.empty((2, 9))
+        nodes = np.empty((2, _loo._COLUMNS))
         for t, node in zip((left, right), nodes):
             _loo._evaluate(terms, t, node)
         r = np.exp(np.linspace(left, right, 201))
@@ -269,6 +269,21 @@ def test_bounds_hold():
             falls = np.diff(scores) < -slack
             assert not (np.diff(scores)[np.argmax(falls) :] > slack).any() or not falls.any()
     assert concave > 550  # of 596 that are
+
+
+@pytest.mark.uncompiled
+def test_bounds_hold_however_large_the_ratio():
+    rng = np.random.default_rng(12)
+    for _ in range(500):
+        x, w, h = random_histograms(rng)
+        left, right = rng.uniform(-5.0, 5.0), rng.uniform(20.0, 690.0)
+        terms = _loo._terms(x, h, w, h, np.empty((0, 3)), 1e-10, 1e300)
+        nodes = np.empty((2, _loo._COLUMNS))
+        for t, node in zip((left, right), nodes):
+            _loo._evaluate(terms, t, node)
+        scores = histogram_scores(x, w, h, np.exp(np.linspace(left, right, 301)))
+        bound = _loo._bound(*nodes, h.sum(), max((w * h).sum() / h.sum(), 1.0))
+        assert bound >= scores.max() - 1e-12 * h.sum()
 
 
 @pytest.mark.uncompiled
@@ -517,6 +532,21 @@ def test_wider_bounds_find_no_less(graph):
         y = 0.1 * rng.normal(size=n)
         near = mksknn.loo_curve(X, y, graph=graph)
         for bounds in ((1e-6, 1e100), (1e-100, 1e6), (1e-100, 1e100)):
+            far = mksknn.loo_curve(X, y, graph=graph, ratio_bounds=bounds)
+            assert (far.log_score >= near.log_score - 1e-9 * np.abs(near.log_score)).all()
+
+
+@pytest.mark.uncompiled
+@pytest.mark.parametrize("graph", ["knn", "mutual", "symmetric"])
+def test_wider_bounds_find_no_less_of_classes(graph):
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        n = int(rng.integers(6, 20))
+        X = rng.integers(0, 1 + seed % 3, size=(n, 1)).astype(float)
+        y = rng.integers(0, int(rng.integers(2, n)), size=n)
+        y[:2] = 0, 1
+        near = mksknn.loo_curve(X, y, graph=graph)
+        for bounds in ((1e-6, 1e20), (1e-30, 1e30), (1e-6, 1e300), (1e-300, 1e300)):
             far = mksknn.loo_curve(X, y, graph=graph, ratio_bounds=bounds)
             assert (far.log_score >= near.log_score - 1e-9 * np.abs(near.log_score)).all()
 
