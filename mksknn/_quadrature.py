@@ -300,10 +300,13 @@ class _Roof:
         """
         peak, profile = self._density.peak, self._density.profile
         found = self.above(high, low)
+        # where it is known to be monotone it is no higher than at the peak
         if self._rises:
-            found = np.where(high <= peak, np.minimum(found, self.above(high)), found)
+            at_most = np.minimum(self.above(high), 0.0)
+            found = np.where(high <= peak, np.minimum(found, at_most), found)
         if self._falls:
-            found = np.where(low >= peak, np.minimum(found, self.above(low)), found)
+            at_most = np.minimum(self.above(low), 0.0)
+            found = np.where(low >= peak, np.minimum(found, at_most), found)
         if self._rises and self._falls:
             found = np.minimum(found, 0.0)
         parts = [np.exp(t) * profile.norm for t in (low, high)]
