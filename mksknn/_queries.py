@@ -28,6 +28,7 @@ from ._order import rank_rows, select_rows, sort_stretch
 from ._products import FEW, Products, Target, scan
 from ._threads import run_blocks
 from ._tree import Tree, build_tree, tree_with_radii, walk_tree, walk_tree_within
+from ._validation import check_memory
 
 
 class Links(NamedTuple):
@@ -122,6 +123,11 @@ class Index:
         """How far everyone's ks-th neighbours are."""
         if self.route == "rows":
             return rank(space.points, self.k_max, self.metric).distances[:, self.ks - 1]
+        check_memory(
+            8.0 * self.n * len(self.ks),
+            f"the distance to the k-th neighbour of {self.n} points, for {len(self.ks)} values of k,",
+            "a model of fewer k takes less",
+        )
         radii = np.empty((self.n, len(self.ks)))
 
         def work(start: int, stop: int) -> None:

@@ -6,6 +6,7 @@ import naive
 import numpy as np
 import pytest
 
+from mksknn import _validation as gate
 from mksknn._neighbors import Space, rank
 from mksknn._products import Products
 from mksknn._queries import Index
@@ -273,3 +274,12 @@ def test_the_scan_is_exact_where_precision_is_short(kind, metric):
         for query in (0, 19, 39):  # alone, without a matrix product
             alone = find(X, new[query : query + 1], [6], graph, metric, "scan")
             assert alone == expected[query : query + 1]
+
+
+def test_more_k_than_memory_holds_are_refused(monkeypatch):
+    """A number for each point and k stays with a predictor."""
+    monkeypatch.setattr(gate, "free_memory", lambda: 8.0 * 600 * 40)
+    points = np.random.default_rng(0).normal(size=(600, 2))
+    Index(points, np.arange(1, 41), "mutual", "euclidean")
+    with pytest.raises(ValueError, match="600 points, for 41 values of k, would take .* fewer k"):
+        Index(points, np.arange(1, 42), "mutual", "euclidean")
