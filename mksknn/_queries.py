@@ -125,7 +125,7 @@ class Index:
             return rank(space.points, self.k_max, self.metric).distances[:, self.ks - 1]
         check_memory(
             8.0 * self.n * len(self.ks),
-            f"the distance to the k-th neighbour of {self.n} points, for {len(self.ks)} values of k,",
+            f"the k-th distances of {self.n} points for {len(self.ks)} k",
             "a model of fewer k takes less",
         )
         radii = np.empty((self.n, len(self.ks)))

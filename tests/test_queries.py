@@ -278,8 +278,8 @@ def test_the_scan_is_exact_where_precision_is_short(kind, metric):
 
 def test_more_k_than_memory_holds_are_refused(monkeypatch):
     """A number for each point and k stays with a predictor."""
-    monkeypatch.setattr(gate, "free_memory", lambda: 8.0 * 600 * 40)
-    points = np.random.default_rng(0).normal(size=(600, 2))
+    monkeypatch.setattr(gate, "free_memory", lambda: 8.0 * 3000 * 40)
+    points = np.random.default_rng(0).normal(size=(3000, 2))
     Index(points, np.arange(1, 41), "mutual", "euclidean")
-    with pytest.raises(ValueError, match="600 points, for 41 values of k, would take .* fewer k"):
+    with pytest.raises(ValueError, match="3000 points for 41 k would take .* fewer k"):
         Index(points, np.arange(1, 42), "mutual", "euclidean")
