@@ -12,7 +12,7 @@ from scipy.sparse import csc_matrix
 from ._inverse import inverse_entries
 from ._jit import kernel
 from ._order import places_in
-from ._threads import one_thread_each
+from ._threads import check_stop, one_thread_each
 from ._validation import check_memory
 
 
@@ -47,6 +47,7 @@ class Factor:
             self._analyze("metis")
 
     def _analyze(self, order: str) -> None:
+        check_stop()  # CHOLMOD keeps the interpreter to itself, here for seconds
         module, lower = cholmod(), self._matrix
         self._old = hasattr(module, "analyze")  # scikit-sparse 0.4
         if self._old:

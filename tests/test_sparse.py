@@ -11,6 +11,7 @@ from posing import opened_graph, pairs_of
 from scipy.sparse import csc_matrix, tril
 
 import mksknn
+from mksknn import _threads
 from mksknn._cholmod import cholmod, fill_and_flops
 from mksknn._dense import Cholesky, Tridiagonal
 from mksknn._sparse import Cholmod, SuperLU
@@ -261,3 +262,20 @@ def test_grounded_part_is_the_laplacian_less_a_vertex_of_each_component(graph):
         expected = naive.laplacian(W)[np.ix_(opened._kept, opened._kept)]
         np.testing.assert_array_equal(part, expected)
         assert tril(opened._matrix).nnz >= len(part)
+
+
+@REAL
+def test_nothing_is_analyzed_for_a_call_that_is_over():
+    """With 60,000 points a second thread began an order of its own after the interrupt."""
+    pairs = pairs_of(POINTS["normal"], "symmetric", 5)
+
+    def work(piece):
+        if piece:
+            raise ZeroDivisionError
+        with pytest.raises(_threads.Stopped):
+            for _ in range(20_000):
+                Cholmod(pairs, 5)
+        raise _threads.Stopped
+
+    with _threads.limit_threads(2), pytest.raises(ZeroDivisionError):
+        _threads.run_pieces(work, range(2))
