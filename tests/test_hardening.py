@@ -445,6 +445,7 @@ import numpy as np
 import mksknn
 from mksknn import {module} as module
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # of `make test &` it is ignored
 X = np.random.default_rng(0).normal(size=(4000, 3))
 y = (X[:, 0] > 0).astype(int)
 calls = {{
@@ -554,6 +555,7 @@ def change():
         one._factorize = written_down(one._factorize)
 
 def main():
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # of `make test &` it is ignored
     X = np.random.default_rng(0).normal(size=(300, 3))
     noise = np.random.default_rng(1).integers(0, 2, 300)
     if kind == "threads":
