@@ -37,8 +37,8 @@ _ALL = 256  # of so few points all are ranked at once: no pass over the pairs ne
 _DEEP = 96
 _ROUND = 4  # k enclosed against one floor; fixed, so that no answer depends on the workers
 # Of so many points, what is foretold costs less than the searches that it saves: CPU seconds
-# without and with it, 4,000 x 10 (two classes, ten k within 8 nats) 14.8 and 5.9, 34 selections of
-# 3,000 to 6,000 points 123 and 116 together; 1,000 x 5 (labels of noise) 0.05 and 0.12.
+# without and with it, on a busy machine: 4,000 x 10 (two classes, ten k within 8 nats) 14.8 and
+# 5.9, 34 selections of 3,000 to 6,000 points 123 and 116, 1,000 x 5 (labels of noise) 0.05 and 0.12
 _POINTS = 3_000
 _MANY = 16  # so many rivals of fewer points, it is asked for once the lead is known
 _FEW = 9  # a dense anchor costs three factorizations or more, ruling out one k one to three
