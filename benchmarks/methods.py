@@ -4,8 +4,8 @@ Each is fitted to training rows and gives a `Fitted`. Whatever it learns, the sc
 included, it learns from these rows. k-NN of others has k and weights chosen by 10-fold
 cross-validation within them, R's `class::knn.cv` its k by leave-one-out.
 
-R's method needs Rscript with the package class (Debian: apt-get install r-cran-class). Without it
-that method is left out, and the run says so.
+R's method needs Rscript with the package class, which `make bench` installs on Debian where it may.
+Without it that method is left out, and the run says so.
 """
 
 from __future__ import annotations

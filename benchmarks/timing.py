@@ -231,6 +231,13 @@ def exponent(xs: Sequence[float], times: Sequence[float]) -> float:
 # How results came about
 
 
+def _git(*arguments: str) -> str:
+    """What git says of this tree; nothing where there is no git."""
+    command = ["git", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=RESULTS.parent)
+    return done.stdout.strip()
+
+
 def about(threads: int | None = None) -> dict:
     """Versions, threads and load, for beside the results."""
     found = {}
@@ -239,8 +246,10 @@ def about(threads: int | None = None) -> dict:
             found[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
             continue
-    git = ["git", "describe", "--always", "--dirty", "--exclude=*"]
-    commit = subprocess.run(git, capture_output=True, text=True, cwd=RESULTS.parent).stdout.strip()
+    commit = _git("describe", "--always", "--exclude=*")
+    # the results themselves change as a run goes on, and measure nothing
+    if _git("status", "--porcelain", "--", ":/", f":(exclude){RESULTS}"):
+        commit += "-dirty"
     return {
         "versions": found | {"python": platform.python_version()},
         "commit": commit,

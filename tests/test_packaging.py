@@ -16,7 +16,7 @@ from packaging.requirements import Requirement
 import mksknn
 
 ROOT = pathlib.Path(__file__).parents[1]
-SCRIPTS = [".ci/run", "tools/browser.sh", "tools/mathjax.sh", "tools/setup.sh"]
+SCRIPTS = [".ci/run", "tools/browser.sh", "tools/mathjax.sh", "tools/r.sh", "tools/setup.sh"]
 
 # Where the name to import is not the name to install.
 DISTRIBUTION = {
