@@ -143,9 +143,20 @@ def read() -> dict:
     return json.loads(STORE.read_text()) if STORE.exists() else {"rows": []}
 
 
+def _place(row: dict) -> tuple[int, int, int]:
+    """When a row's turn is in a run of everything."""
+    methods = [*methods_of(row["task"], row["protocol"])]
+    return (
+        PROTOCOLS.index(row["protocol"]),
+        (CLASSES + VALUES).index(row["set"]),
+        methods.index(row["method"]),
+    )
+
+
 def write(stored: dict) -> None:
-    """All at once, so that an interrupted run leaves what was there."""
+    """All at once, so that an interrupted run leaves what was there; rows in the order of a run."""
     STORE.parent.mkdir(exist_ok=True)
+    stored["rows"].sort(key=_place)
     with tempfile.NamedTemporaryFile("w", dir=STORE.parent, delete=False) as file:
         rows = ",\n".join(" " + json.dumps(row) for row in stored["rows"])
         goals = json.dumps(stored.get("goals", []), indent=1)

@@ -80,7 +80,7 @@ def preparing(n: int, d: int) -> list[dict]:
     """What has to be done once, in time and in memory."""
     X, y, _ = data(n, 1, d)
     calls = {graph: lambda graph=graph: mksknn.prepare(X, y, k=K, graph=graph) for graph in GRAPHS}
-    times = best_times(3, neighbors=lambda: mksknn.neighbors(X, K), **calls)
+    times = best_times(7, neighbors=lambda: mksknn.neighbors(X, K), **calls)
     rows = []
     for graph in GRAPHS:
         ratio = times[graph] / times["neighbors"]

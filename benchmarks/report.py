@@ -1,7 +1,7 @@
 """What the benchmarks have stored, as tables: for the README, the documentation, or a screen.
 
     python benchmarks/report.py             everything, on the screen
-    python benchmarks/report.py FILE        the documentation's page, into a file
+    python benchmarks/report.py FOLDER      the documentation's pages, into a folder
     python benchmarks/report.py --readme    the README's tables, between their marks
 
 Nothing is measured here. A table whose results are not stored is left out.
@@ -13,10 +13,11 @@ import json
 import re
 import sys
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.stats import rankdata, studentized_range
 
 RESULTS = Path(__file__).parent / "results"
@@ -195,7 +196,7 @@ METHODS = {  # of accuracy.json -> (what a table for each set calls them, and on
     "R class::knn.cv": ("R `class`", "R's `class::knn`, k by leave-one-out"),
     "random forest": ("forest", "scikit-learn's random forest, 300 trees"),
     "GP": ("GP", "scikit-learn's Gaussian process"),
-    "linear": ("linear", "logistic regression (ridge regression)"),
+    "linear": ("linear", "a linear model"),
     "evidence": ("evidence", "mksknn, the k of highest evidence"),
     "posterior": ("posterior", "mksknn, averaged over k by evidence"),
     "loo_log": ("LOO", "mksknn, the k of best leave-one-out log score"),
@@ -237,6 +238,19 @@ WHY: dict[str, str] = {
 }
 
 
+def in_full(method: str, task: str) -> str:
+    """What a table of methods calls one."""
+    if method == "linear":
+        return "logistic regression" if task == "classification" else "ridge regression"
+    return METHODS[method][1]
+
+
+def off(calibration: ArrayLike) -> float:
+    """How far stated probabilities are from the share that is right, by the bins they fall into."""
+    count, stated, right = np.asarray(calibration)
+    return float(np.abs(stated - right).sum() / count.sum())
+
+
 class Scores:
     """The sets of a task on which all methods have been tried, by one protocol."""
 
@@ -276,8 +290,7 @@ class Scores:
 
     def calibration_error(self, method: str) -> float:
         """How far stated probabilities are from the share that is right, over all sets."""
-        bins = np.sum([self.by[name, method]["calibration"] for name in self.sets], axis=0)
-        return float(np.abs(bins[1] - bins[2]).sum() / bins[0].sum())
+        return off(np.sum([self.by[name, method]["calibration"] for name in self.sets], axis=0))
 
 
 def accuracy(names: tuple[str, ...] = FRONT) -> str:
@@ -288,7 +301,7 @@ def accuracy(names: tuple[str, ...] = FRONT) -> str:
     more = len(names) > len(FRONT)
     body = [
         [
-            METHODS[method][1].replace(" (ridge regression)", ""),
+            in_full(method, "classification"),
             f"{scores.mean(method, 'error'):.1%}",
             f"{scores.mean(method, 'log_loss'):.3f}",
             *[f"{scores.mean(method, 'brier'):.3f}", f"{scores.calibration_error(method):.1%}"]
@@ -391,7 +404,8 @@ def how_good() -> str:
         + "\n",
         figure("loss_error", "Log-loss against error on each set"),
         figure("calibration", "How often predictions are right, against how sure they are"),
-        f"### Every set\n\n**Error**\n\n{per_set(scores, 'error')}\n",
+        "### Every set\n\nAll scores and times of a set are on [a page of their own](sets.md).\n",
+        f"**Error**\n\n{per_set(scores, 'error')}\n",
         f"**Log-loss**\n\n{per_set(scores, 'log_loss')}\n",
     ]
     if lost := losses(scores, "log_loss"):
@@ -403,6 +417,49 @@ def how_good() -> str:
         parts.append(f"### Another default?\n\n{default}\n")
     if values := regression():
         parts.append(f"### Values\n\n{values}")
+    return "\n".join(parts)
+
+
+def score_columns(scores: Scores) -> dict[str, Callable[[dict], str]]:
+    """What the table of one set shows of a method: a heading, and a row's number as it is read."""
+    columns: dict[str, Callable[[dict], str]]
+    if "log_loss" in next(iter(scores.by.values())):
+        columns = {
+            "error": lambda row: f"{row['error']:.1%}",
+            "log-loss": lambda row: f"{row['log_loss']:.3f}",
+            "Brier": lambda row: f"{row['brier']:.3f}",
+            "off": lambda row: f"{off(row['calibration']):.1%}",
+        }
+    else:
+        columns = {
+            "RMSE": lambda row: f"{row['rmse']:.3f}",
+            "negative log density": lambda row: f"{row['nlpd']:.3f}",
+            "within 95%": lambda row: f"{row['coverage']:.1%}",
+        }
+    return columns | {
+        "time to fit": lambda row: duration(row["fit"]),
+        "one row": lambda row: duration(row["predict_one"]),
+    }
+
+
+def set_by_set() -> str:
+    """For the documentation: a table for each set, all that is known of each method on it."""
+    parts = []
+    for task, title in (("classification", "Classes"), ("regression", "Values")):
+        scores = Scores(task)
+        if not scores:
+            continue
+        columns = score_columns(scores)
+        parts.append(f"## {title}\n\nBy {PROTOCOLS[scores.protocol]}.\n")
+        for name in scores.sets:
+            those = [scores.by[name, method] for method in scores.methods]
+            body = [
+                [in_full(row["method"], task), *(show(row) for show in columns.values())]
+                for row in those
+            ]
+            table = markdown(["method", *columns], body, right=len(columns))
+            size = f"{those[0]['n']} rows, {those[0]['d']} columns."
+            parts.append(f"### {name}\n\n{size}\n\n{table}\n")
     return "\n".join(parts)
 
 
@@ -536,12 +593,16 @@ def page() -> str:
     return "\n".join(parts)
 
 
+PAGES = {"benchmarks": page, "sets": set_by_set}
+
+
 def main() -> None:
     """Write what was asked for."""
     if "--readme" in sys.argv:
         README.write_text(readme(README.read_text(encoding="utf-8")), encoding="utf-8")
     elif len(sys.argv) > 1:
-        Path(sys.argv[1]).write_text(page(), encoding="utf-8")
+        for name, write in PAGES.items():
+            (Path(sys.argv[1]) / f"{name}.md").write_text(write(), encoding="utf-8")
     else:
         print(page())
 

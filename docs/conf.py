@@ -119,7 +119,7 @@ def _write_contents() -> None:
     """The part of the contents in which scripts may put pages of their own."""
     pages = sorted([*DOCS.glob("scale.*"), *DOCS.glob("reproduction/*.md")])
     names = [page.relative_to(DOCS).with_suffix("").as_posix() for page in pages]
-    entries = "\n".join(["theory", *names, "benchmarks"])
+    entries = "\n".join(["theory", *names, "benchmarks", "sets"])
     part = GENERATED / "parts" / "know_more.md"
     part.parent.mkdir(parents=True, exist_ok=True)
     part.write_text(f"```{{toctree}}\n:maxdepth: 1\n:caption: Know more\n\n{entries}\n```\n")
@@ -138,7 +138,7 @@ def generate(app) -> None:
         _run_once(f"example-{name}", sources, work)
     _write_contents()
     report = [sys.executable, str(ROOT / "benchmarks" / "report.py")]
-    subprocess.run([*report, str(GENERATED / "parts" / "benchmarks.md")], check=True)
+    subprocess.run([*report, str(GENERATED / "parts")], check=True)
 
 
 def keep_punctuation(app, page, template, context, doctree) -> None:

@@ -257,7 +257,7 @@ def test_screenshots_of_the_browser(site, tmp_path):
     folder = pathlib.Path(os.environ.get("MKSKNN_SCREENSHOTS", tmp_path))
     folder.mkdir(parents=True, exist_ok=True)
     select_k = "generated/reference/mksknn.select_k"
-    for name in ("index", "tutorial", "theory", "examples", "benchmarks", select_k):
+    for name in ("index", "tutorial", "theory", "examples", "benchmarks", "sets", select_k):
         picture = folder / f"{name.rpartition('/')[2]}.png"
         browse(f"{address}/{name}.html", tmp_path / "profile", f"--screenshot={picture.resolve()}")
         assert picture.stat().st_size > 20_000
