@@ -13,7 +13,7 @@ import json
 import re
 import sys
 import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -420,26 +420,30 @@ def how_good() -> str:
     return "\n".join(parts)
 
 
-def score_columns(scores: Scores) -> dict[str, Callable[[dict], str]]:
-    """What the table of one set shows of a method: a heading, and a row's number as it is read."""
-    columns: dict[str, Callable[[dict], str]]
-    if "log_loss" in next(iter(scores.by.values())):
-        columns = {
-            "error": lambda row: f"{row['error']:.1%}",
-            "log-loss": lambda row: f"{row['log_loss']:.3f}",
-            "Brier": lambda row: f"{row['brier']:.3f}",
-            "off": lambda row: f"{off(row['calibration']):.1%}",
-        }
-    else:
-        columns = {
-            "RMSE": lambda row: f"{row['rmse']:.3f}",
-            "negative log density": lambda row: f"{row['nlpd']:.3f}",
-            "within 95%": lambda row: f"{row['coverage']:.1%}",
-        }
-    return columns | {
-        "time to fit": lambda row: duration(row["fit"]),
-        "one row": lambda row: duration(row["predict_one"]),
-    }
+SCORES = {  # of one set: heading -> (of a row, as it is read, whether lower is better)
+    "error": (lambda row: row["error"], "{:.1%}", True),
+    "log-loss": (lambda row: row["log_loss"], "{:.3f}", True),
+    "Brier": (lambda row: row["brier"], "{:.3f}", True),
+    "off": (lambda row: off(row["calibration"]), "{:.1%}", True),
+    "RMSE": (lambda row: row["rmse"], "{:.3f}", True),
+    "negative log density": (lambda row: row["nlpd"], "{:.3f}", True),
+    "within 95%": (lambda row: row["coverage"], "{:.1%}", False),
+}
+SCORED_BY = {"classification": [*SCORES][:4], "regression": [*SCORES][4:]}
+
+
+def table_of_set(rows: list[dict]) -> str:
+    """Each method with its scores and times on one set, the best in bold."""
+    task = rows[0]["task"]
+    columns = [[in_full(row["method"], task) for row in rows]]
+    for heading in SCORED_BY[task]:
+        value, form, low = SCORES[heading]
+        cells = [form.format(value(row)) for row in rows]
+        best = form.format(min(map(value, rows))) if low else None
+        columns.append([f"**{cell}**" if cell == best else cell for cell in cells])
+    columns += [[duration(row[what]) for row in rows] for what in ("fit", "predict_one")]
+    header = ["method", *SCORED_BY[task], "time to fit", "one row"]
+    return markdown(header, [list(line) for line in zip(*columns)], right=len(header) - 1)
 
 
 def set_by_set() -> str:
@@ -447,19 +451,12 @@ def set_by_set() -> str:
     parts = []
     for task, title in (("classification", "Classes"), ("regression", "Values")):
         scores = Scores(task)
-        if not scores:
-            continue
-        columns = score_columns(scores)
-        parts.append(f"## {title}\n\nBy {PROTOCOLS[scores.protocol]}.\n")
+        if scores:
+            parts.append(f"## {title}\n\nBy {PROTOCOLS[scores.protocol]}.\n")
         for name in scores.sets:
             those = [scores.by[name, method] for method in scores.methods]
-            body = [
-                [in_full(row["method"], task), *(show(row) for show in columns.values())]
-                for row in those
-            ]
-            table = markdown(["method", *columns], body, right=len(columns))
             size = f"{those[0]['n']} rows, {those[0]['d']} columns."
-            parts.append(f"### {name}\n\n{size}\n\n{table}\n")
+            parts.append(f"### {name}\n\n{size}\n\n{table_of_set(those)}\n")
     return "\n".join(parts)
 
 

@@ -109,12 +109,14 @@ def test_a_table_for_each_set(results):
     rows += [scored("c", method, 0.2, 0.5) | values for method in ("linear", "evidence")]
     for row in rows[2:]:
         del row["log_loss"]
+    rows[-1]["rmse"] = 20
     results("accuracy", {"rows": rows})
     page = report.set_by_set()
     assert page.count("### ") == 3
     assert page.count("100 rows, 3 columns.") == 3
-    assert page.count("highest evidence | 20.0% | 0.500 | 0.200 | 10.0% | 0.5 s | 20 µs |") == 2
-    assert "| ridge regression | 12.346 | 1.000 | 90.0% | 0.5 s | 20 µs |" in page
+    best = "**20.0%** | **0.500** | **0.200** | **10.0%** | 0.5 s | 20 µs |"
+    assert page.count(f"| mksknn, the k of highest evidence | {best}") == 2
+    assert "| ridge regression | **12.346** | **1.000** | 90.0% | 0.5 s | 20 µs |" in page
 
 
 def test_where_we_are_slower_it_says_so(results):
