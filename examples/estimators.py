@@ -9,7 +9,6 @@ python examples/estimators.py [--out FOLDER] [--small] compares them with scikit
 """
 
 import argparse
-import functools
 from pathlib import Path
 
 import numpy as np
@@ -78,12 +77,16 @@ class _EvidenceKNN(BaseEstimator):
             k_max = None
         options = {"graph": self.graph, "task": task, "k_max": k_max, "metric": self.metric}
         if self.average:
+            if self.criterion == "loo":
+                raise ValueError(
+                    "criterion must be 'evidence' or 'loo_log' with average; got 'loo'"
+                )
             self.model_ = mksknn.posterior(X, y, weights=self.criterion, **options)
             self.k_ = self.model_.best_k
         else:
             self.model_ = mksknn.select_k(X, y, criterion=self.criterion, **options)
             self.k_ = self.model_.k
-        self.predictor_ = functools.partial(mksknn.predict, X, y, model=self.model_, task=task)
+        self.predictor_ = mksknn.prepare(X, y, self.model_, task=task)
         return self
 
     def _predict(self, X):

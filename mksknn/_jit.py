@@ -172,7 +172,9 @@ def _stamp(path: Path) -> str:
 
 @functools.cache
 def _imported(path: Path) -> list[Path]:
-    """The neighbouring files that a file imports (``from ._file import name``)."""
+    """The neighbouring files that a file imports (``from ._file import name``, the one way it does
+    so where kernels are, by tests/test_rooms.py).
+    """
     names = re.findall(r"^\s*from \.(\w+) import", path.read_text(), re.MULTILINE)
     return [path.with_name(f"{name}.py") for name in names]
 

@@ -154,7 +154,7 @@ def learn_metric(
     check_no_ranking(X)
     points = check_points(X)
     n = len(points)
-    targets = encode(y, n, task, "auto", True)
+    targets = encode(y, n, task, "auto", True, X)
     largest = check_k_max(k_max, n)
     if targets.norm == 0.0:
         raise ValueError("y must vary: all its values are equal, and no distance explains that")

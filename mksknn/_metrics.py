@@ -110,10 +110,10 @@ class Metric:
         names = self.names
         order = np.argsort(-self.relevance, kind="stable")
         used = [c for c in order if self.relevance[c] > 0.0]
-        shown = [f"{names[c]} {self.relevance[c]:.3g}" for c in used[:_SHOWN]]
+        shown = [f"{names[c]}: {self.relevance[c]:.3g}" for c in used[:_SHOWN]]
         if len(used) > _SHOWN:
             shown.append(f"{len(used) - _SHOWN} more")
-        text = f"Metric({self.name}: {', '.join(shown)}"
+        text = f"Metric({self.name}; {', '.join(shown)}"
         idle = [names[c] for c in range(len(names)) if self.relevance[c] == 0.0]
         if idle:
             more = f", {len(idle) - _SHOWN} more" if len(idle) > _SHOWN else ""
@@ -122,6 +122,8 @@ class Metric:
             got = sorted(self.compared.items(), key=lambda pair: -pair[1])
             totals = ", ".join(f"{family} {value:.1f}" for family, value in got)
             text += f"; compared by {self.criterion}: {totals}"
+            if got[0][0] != self.name:
+                text += "; a higher one must be confirmed by points left out"
         return text + ")"
 
 
@@ -139,6 +141,21 @@ def _map_rows(points, matrix):
             for j in range(matrix.shape[1]):
                 out[r, j] += x * matrix[c, j]
     return out
+
+
+def name_of(metric: MetricName | Metric) -> str:
+    """What results and messages call a metric."""
+    return metric.name if isinstance(metric, Metric) else metric
+
+
+def same_metric(one: object, other: object) -> bool:
+    """Whether these are equal, learned metrics by what they do: one may have been in a file."""
+    if isinstance(one, Metric) and isinstance(other, Metric):
+        pairs = [(one.matrix, other.matrix), (one.center, other.center)]
+        return all(
+            a is b or (a is not None and b is not None and np.array_equal(a, b)) for a, b in pairs
+        )
+    return one is other or one == other
 
 
 def check_metric(metric: object) -> MetricName | Metric:

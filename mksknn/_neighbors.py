@@ -18,12 +18,12 @@ import numpy as np
 
 from ._distances import Space
 from ._jit import interruptible
-from ._metrics import Metric, check_metric, points_and_name
+from ._metrics import Metric, check_metric, name_of, points_and_name, same_metric
 from ._order import rank_rows, select_rows
 from ._products import Products, Target, scan
 from ._threads import run_blocks, thread_count
 from ._tree import build_tree, rank_tree
-from ._validation import check_k, check_k_max, check_lists, check_memory
+from ._validation import check_k, check_k_max, check_lists, check_memory, check_ranked
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -53,7 +53,7 @@ class Neighbors:
 
     def __repr__(self) -> str:
         n, k_max = self.indices.shape
-        ranked = "" if self.metric is None else f", metric={self.metric!r}"
+        ranked = "" if self.metric is None else f", metric={name_of(self.metric)!r}"
         return f"Neighbors(n={n}, k_max={k_max}{ranked})"
 
 
@@ -160,6 +160,7 @@ class Ranking:
     def __init__(self, X: object, metric: MetricName | Metric) -> None:
         self._deepest: Neighbors | None = None
         if isinstance(X, Neighbors):
+            check_ranked(X.indices, X.distances)
             self._deepest, self.metric = X, X.metric
             self.points = None
             self.n, self.most = len(X.indices), X.indices.shape[1]
@@ -181,15 +182,17 @@ class Ranking:
         return Neighbors(nearest, np.ascontiguousarray(known.distances[:, :depth]), known.metric)
 
 
-def check_ranked_by(X: Neighbors, metrics: Sequence[object]) -> None:
+def check_ranked_by(X: Neighbors, metrics: Sequence[MetricName | Metric]) -> None:
     """Neighbours have been ranked by a metric already; another one cannot be asked for."""
-    if list(metrics) not in (["euclidean"], [X.metric]):
-        ranked = f"ranked by {X.metric!r}"
-        if X.metric is None:
-            ranked = "whose lists were found elsewhere and stay as they are"
+    one = metrics[0] if len(metrics) == 1 else None
+    if one is None or not (same_metric(one, "euclidean") or same_metric(one, X.metric)):
+        ranked = "whose lists were found elsewhere and stay as they are"
+        if X.metric is not None:
+            ranked = f"ranked by {name_of(X.metric)!r}"
+        got = [name_of(metric) for metric in metrics]
         raise ValueError(
             f"metric must be left out where X is a Neighbors, {ranked}; "
-            f"got {metrics if len(metrics) > 1 else metrics[0]!r}"
+            f"got {got if len(got) > 1 else repr(got[0])}"
         )
 
 

@@ -37,9 +37,9 @@ from ._names import (
 from ._plan import INTEGRAL
 from ._problem import RATIO_BOUNDS, Problem, Question, named, pose, span
 from ._quadrature import Slice, slice_graph
-from ._race import ENCLOSED, Standing, first_depth
+from ._race import Standing, first_depth
 from ._threads import Executor, Progress, map_chunks, progress_bar
-from ._validation import check_executor, check_flag, one_of
+from ._validation import check_executor, check_flag, check_share, one_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -93,7 +93,9 @@ class Posterior:
     at_bound : ndarray of bool
         Where the density of log(sigma2/sigma0) is more than 10% of its peak at an end of
         `ratio_bounds`, so that the answer depends on them: at the lower end (nearly) every edge
-        joins equal targets, at the upper end the graph explains nothing.
+        joins equal targets, at the upper end the graph explains nothing. With
+        ``weights="loo_log"``, where the best ratio is at an end: at the lower one the votes of
+        classes are best unsmoothed, and nothing depends on the bound.
     log_total : float
         The log of the mean over k of p(data | k) (or of exp(log_score)).
     compared : dict
@@ -152,7 +154,7 @@ class Posterior:
             f"weights={self.weights!r}, skipped_mass={self.skipped_mass:.2g}"
         )
         piled = float(self.probability[self.at_bound].sum())
-        if piled >= 0.005:
+        if piled >= 0.005 and self.weights == "evidence":
             text += f", at_bound with probability {piled:.2f}"
         return text + named(self.metric) + ")"
 
@@ -215,9 +217,10 @@ def posterior(
         where `ratio_bounds` reach far down.
     executor : object, optional
         Anything with ``submit(fn, *args)`` that returns futures: a ``ProcessPoolExecutor``, a
-        ``dask.distributed.Client``. By default the threads of this process.
+        ``dask.distributed.Client``. By default the threads of this process, which also do all that
+        leave-one-out takes: little more than a ranking.
     progress : bool
-        Show a tqdm progress bar.
+        Show a tqdm progress bar; by evidence only.
     backend : str
         "auto", "lapack", "cholmod" or "superlu": what computes the determinants.
 
@@ -258,7 +261,7 @@ def posterior(
     """
     one_of(weights, WEIGHTS, "weights")
     executor, progress = check_executor(executor), check_flag(progress, "progress")
-    allowance = _check_share(max_skipped)
+    allowance = check_share(max_skipped, "max_skipped")
     by_evidence = weights == "evidence"
     question = pose(
         X,
@@ -291,14 +294,6 @@ def posterior(
         classes=question.targets.classes,
         **best,
     )
-
-
-def _check_share(max_skipped: object) -> float:
-    if isinstance(max_skipped, bool) or not isinstance(max_skipped, int | float | np.number):
-        raise TypeError(f"max_skipped must be a number from 0 up to 1; got {max_skipped!r}")
-    if not 0.0 <= max_skipped < 1.0:
-        raise ValueError(f"max_skipped must be at least 0 and below 1; got {max_skipped!r}")
-    return float(max_skipped)
 
 
 # ---------------------------------------------------------------------------------------------
@@ -385,11 +380,11 @@ class _Sweep:
             threads=problem.plan.side_by_side(ks, INTEGRAL),
         )
         for at, one in zip(positions.tolist(), made, strict=True):
-            standing.level[at] = ENCLOSED
             if isinstance(one, Slice):
                 self.slices[at] = one
+                standing.settle(at)
             else:
-                standing.upper[at] = min(standing.upper[at], one.upper)
+                standing.settle(at, one.upper)
 
     def _log_total(self) -> float:
         """The log of the sum of p(y | k) over the k integrated so far."""

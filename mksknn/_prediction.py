@@ -16,10 +16,19 @@ import numpy as np
 
 from . import _archive
 from ._jit import interruptible
-from ._metrics import Metric, check_columns, check_metric, column_names, points_and_name
+from ._metrics import (
+    Metric,
+    check_columns,
+    check_metric,
+    column_names,
+    name_of,
+    points_and_name,
+    same_metric,
+)
 from ._names import GRAPHS, METRICS, TIES, Graph, MetricName, Task, Ties
 from ._neighbors import check_no_ranking
 from ._posterior import Posterior
+from ._problem import span
 from ._queries import Index, Links
 from ._selection import Selection
 from ._targets import Targets, Voters, encode
@@ -74,12 +83,27 @@ class Prediction:
     classes: np.ndarray | None = None
 
     def __repr__(self) -> str:
-        parts = [f"n_new={len(self.mean)}"]
-        for name in ("label", "probability", "mean", "variance", "n_neighbors", "classes"):
-            value = getattr(self, name)
-            shape = None if value is None else f"<{'x'.join(map(str, value.shape))} {value.dtype}>"
-            parts.append(f"{name}={shape}")
-        return f"Prediction({', '.join(parts)})"
+        shown = {"mean": self.mean, "variance": self.variance, "n_neighbors": self.n_neighbors}
+        last = []
+        if self.probability is not None and self.classes is not None:
+            del shown["mean"]
+            best = self.probability.max(axis=1, initial=0.0)
+            shown = {"label": self.label, "its probability": best, **shown}
+            last = [f"{len(self.classes)} classes"]
+        known = {name: value for name, value in shown.items() if value is not None}
+        parts = [f"{name}={_first_of(value)}" for name, value in known.items()]
+        return f"Prediction({', '.join([f'n_new={len(self.mean)}', *parts, *last])})"
+
+
+_SHOWN = 3  # predictions that a repr names
+
+
+def _first_of(values: np.ndarray) -> str:
+    """The first few, as results print them."""
+    few = values[:_SHOWN]
+    if values.dtype.kind == "f":
+        few = np.array([float(f"{one:.4g}") for one in few.ravel()]).reshape(few.shape)
+    return str(few.tolist())[:-1] + (", ...]" if len(values) > _SHOWN else "]")
 
 
 @interruptible
@@ -274,7 +298,7 @@ def prepare(
     check_no_ranking(X)
     points, name, raw = points_and_name(X, metric)
     learned_on = metric.columns if isinstance(metric, Metric) else None
-    targets = encode(y, len(points), task, "auto", center)
+    targets = encode(y, len(points), task, "auto", center, X)
     if model is None:
         blend = _blend_of_sigmas(k, graph, sigma0, sigma2, len(points))
     else:
@@ -311,22 +335,13 @@ def _check_agreement(model: object, given: Mapping[str, object], center: bool) -
     if model.metric is None:  # of lists found elsewhere: only the caller knows by which
         given = {name: value for name, value in given.items() if name != "metric"}
     for name, value in given.items():
-        if value is not None and not _same(value, getattr(model, name)):
+        if value is not None and not same_metric(value, getattr(model, name)):
             raise ValueError(
                 f"{name} must be left out or equal the model's {name}={getattr(model, name)!r}; "
                 f"got {value!r}"
             )
     if model.center and not center:
         raise ValueError("center must be True, as it was when the model was selected; got False")
-
-
-def _same(one: object, other: object) -> bool:
-    if isinstance(one, Metric) and isinstance(other, Metric):
-        pairs = [(one.matrix, other.matrix), (one.center, other.center)]
-        return all(
-            a is b or (a is not None and b is not None and np.array_equal(a, b)) for a, b in pairs
-        )
-    return one is other or one == other
 
 
 def _blend_of_sigmas(k: object, graph: Graph, sigma0: object, sigma2: object, n: int) -> Blend:
@@ -336,7 +351,8 @@ def _blend_of_sigmas(k: object, graph: Graph, sigma0: object, sigma2: object, n:
     if sigmas is not None and graph == "knn":
         raise ValueError(
             "sigma0 and sigma2 must be left out with graph='knn': its weights are not symmetric, "
-            f"so no prior goes with them; got sigma0={sigma0!r} and sigma2={sigma2!r}"
+            f"so no prior goes with them; got sigma0={sigma0!r} and sigma2={sigma2!r} (those of "
+            "select_k(criterion='loo_log') come with their model)"
         )
     return Blend.single(check_k(k, n), sigmas)
 
@@ -360,7 +376,7 @@ def _check_targets(model: Selection | Posterior, targets: Targets) -> None:
         )
     if targets.classes is None:
         return
-    known = getattr(model, "classes", None)
+    known = model.classes
     if known is not None and list(known) != list(targets.classes):
         raise ValueError(
             "y must have the classes that the model was selected on, "
@@ -416,6 +432,17 @@ class Predictor:
     voters: Voters
     index: Index
     corners: np.ndarray
+
+    @property
+    def n(self) -> int:
+        """The number of training points."""
+        return self.index.n
+
+    @property
+    def k(self) -> int | np.ndarray:
+        """The number of neighbours; all that are averaged over, rising, if there are several."""
+        ks = self.blend.ks
+        return int(ks[0]) if len(ks) == 1 else ks.copy()
 
     @property
     def classes(self) -> np.ndarray | None:
@@ -477,16 +504,14 @@ class Predictor:
         return Prediction(label, votes.probability, mean, variance, votes.n_neighbors, classes)
 
     def __repr__(self) -> str:
-        ks = self.blend.ks
-        k = f"k={ks[0]}" if len(ks) == 1 else f"k={ks[0]}..{ks[-1]} ({len(ks)} values)"
-        metric = self.metric.name if isinstance(self.metric, Metric) else self.metric
         if self.classes is None:
             what = f"{self.voters.values.shape[1]} output{'s' * (len(self.voters.mean) != 1)}"
         else:
             what = f"{len(self.classes)} classes"
-        size = f"n={self.index.n}"
+        size = f"n={self.n}"
         if self.metric != "precomputed":
             size += f", d={self.corners.shape[1]}"
+        k, metric = span(self.blend.ks), name_of(self.metric)
         return f"Predictor({size}, {k}, graph={self.graph!r}, metric={metric!r}, {what})"
 
     def save(self, path: str | os.PathLike) -> None:
@@ -508,14 +533,14 @@ class Predictor:
                 f"dates) for the predictor to be saved; got Python objects of type {names}: "
                 "convert y first, as np.array(list(y)) does where that is possible"
             )
-        about = {
+        about: dict[str, Any] = {
             "mksknn": __version__,
             "graph": self.graph,
             "metric": self.metric,
             "ties": self.ties,
             "binary": self.binary,
             "columns": self.columns,
-            "n": self.index.n,
+            "n": self.n,
         }
         arrays = {"radii": self.index.radii, "corners": self.corners}
         if self.index.points is not None:
@@ -606,7 +631,9 @@ def _blend_from_file(arrays: dict[str, np.ndarray], n: int) -> Blend:
     _require((np.diff(k) >= 0).all(), "k must rise")
     check_k(k[0], n)
     check_k(k[-1], n)
-    inverse = _floats(arrays, "inverse_sigma0", k.shape) if "inverse_sigma0" in arrays else None
+    inverse = arrays.get("inverse_sigma0")
+    if inverse is not None and not np.isposinf(inverse).all():  # of two points with one output
+        inverse = _floats(arrays, "inverse_sigma0", k.shape)
     weight, ratio = _floats(arrays, "weight", k.shape), _floats(arrays, "ratio", k.shape)
     return Blend(np.ascontiguousarray(k, dtype=np.int64), ratio, inverse, weight)
 

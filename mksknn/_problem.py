@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from ._graphs import Pairs, gathered, pairs_by_rank
-from ._metrics import Metric, check_metric
+from ._metrics import Metric, check_metric, name_of
 from ._names import (
     BACKENDS,
     EVIDENCE_GRAPHS,
@@ -53,9 +53,8 @@ def span(ks: np.ndarray) -> str:
 
 def named(metric: MetricName | Metric | None) -> str:
     """How results print a metric that is not the usual one."""
-    if isinstance(metric, str):
-        return "" if metric == "euclidean" else f", metric={metric!r}"
-    return "" if metric is None else f", metric={metric.name}"
+    name = "euclidean" if metric is None else name_of(metric)
+    return "" if name == "euclidean" else f", metric={name!r}"
 
 
 @dataclass(frozen=True)
@@ -260,7 +259,7 @@ def pose(
     else:
         asked = np.array([check_k(k, n)])
     check_width(int(asked[-1]), most, "k" if k is not None else "ks" if ks is not None else "k_max")
-    targets = encode(y, n, task, formulation, center)
+    targets = encode(y, n, task, formulation, center, X)
     sigmas, bounds = check_sigmas(sigma0, sigma2), check_ratio_bounds(ratio_bounds)
     if evidence:
         _check_range(bounds, sigmas, targets)

@@ -76,7 +76,7 @@ class Products:
             with np.errstate(over="ignore"):
                 points *= self._scale
                 squares = (points * points).sum(axis=1)
-        self.dtype = np.dtype(dtype or _precision(space, points, squares, k_max, self._scale))
+        self.dtype = np.dtype(dtype or _precision(space, squares, k_max, self._scale))
         self._error = (2 * d + 16) * float(np.finfo(self.dtype).eps)
         far = squares > _FAR_POINT**2
         points[far] = 0.0
@@ -140,9 +140,7 @@ def _scale_of(points: np.ndarray) -> float:
     return down * math.ldexp(1.0, -math.frexp(typical)[1])
 
 
-def _precision(
-    space: Space, points: np.ndarray, squares: np.ndarray, k_max: int, scale: float
-) -> type:
+def _precision(space: Space, squares: np.ndarray, k_max: int, scale: float) -> type:
     """Single precision, unless it could not tell neighbours from others.
 
     Where the k-th distance is small beside the lengths (tight clusters far apart), the error would

@@ -260,9 +260,15 @@ class Standing:
         """Take in what is known of one k."""
         if one.lower > self.upper[at] + slack(self.problem):
             self.consistent = False
-        self.enclosed[at], self.level[at] = one, ENCLOSED
+        self.enclosed[at] = one
         self.lower[at] = one.lower
-        self.upper[at] = max(min(self.upper[at], one.upper), one.lower)
+        self.settle(at, one.upper)
+        self.upper[at] = max(self.upper[at], one.lower)
+
+    def settle(self, at: int, upper: float = math.inf) -> None:
+        """Ask no more of a k, of which this bound may have been found."""
+        self.level[at] = ENCLOSED
+        self.upper[at] = min(self.upper[at], upper)
 
     def anchor(self, floor: float) -> bool:
         """Bound all k from one of them, where that pays; say whether anything was tried."""
@@ -282,15 +288,13 @@ class Standing:
         at = int(rivals[one])
         if dense and by_peak and self.best not in self.anchored:
             at = self.best  # see _ABOVE
-        k = int(problem.ks[at])
-        if at in self.enclosed:
-            ratio = (1.0 if by_peak else _ABOVE) * self.enclosed[at].optimum.ratio
+            ratio = self.enclosed[at].optimum.ratio
         elif problem.sigmas is not None:
             ratio = problem.ratio
         else:
             ratio = _ABOVE * self._foretell(problem.ks[[at]])[0][1]
         ratio = min(max(ratio, problem.ratio_bounds[0]), problem.ratio_bounds[1])
-        opened = open_graph(problem.pairs, k, problem.plan, ONE)
+        opened = open_graph(problem.pairs, int(problem.ks[at]), problem.plan, ONE)
         bounds = anchor_bounds(problem, opened, ratio)
         if bounds is None:
             self._anchors_pay = False
@@ -314,7 +318,7 @@ class Standing:
         self._foretell(ks[:: max(1, len(ks) // 8)])
         known = sorted(self._told)
         told = np.interp(ks, known, [self._told[k][0] for k in known])
-        edges = pairs.count[ks].astype(np.float64)
+        edges = np.maximum(pairs.count[ks].astype(np.float64), 1.0)  # given lists may make none
         between = np.maximum(edges[:, None] - edges, 0.0)
         error = _MISS * self.problem.targets.m * between * (pairs.n / edges[:, None]) ** 2
         out = np.tril(told + error < floor).sum(axis=1)
@@ -322,7 +326,7 @@ class Standing:
         return best if out[best] >= _SPARSE_ANCHOR else None
 
     # -----------------------------------------------------------------------------------------
-    # What is proven
+    # What is proven, once the best k has been enclosed
 
     @property
     def best(self) -> int:

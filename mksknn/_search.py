@@ -279,9 +279,10 @@ def known_end(
     """The end of the bounds at which a profile peaks, where that takes no search.
 
     All edges join equal targets: it only falls. The targets are as rough as noise, as they often
-    are to the last bit where points or classes are few: by Jensen's inequality it only rises.
+    are to the last bit where points or classes are few: by Jensen's inequality it only rises. Of a
+    graph without edges it is flat, and that explains nothing.
     """
-    if roughness == 0.0:
+    if roughness == 0.0 < spectrum.mean:
         return bounds[0]
     return bounds[1] if roughness >= spectrum.mean * norm * (1.0 - _EQUAL) else None
 

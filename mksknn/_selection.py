@@ -60,7 +60,8 @@ class Selection:
     at_bound : bool
         True when sigma2/sigma0 stopped at an end of `ratio_bounds`, having no peak within them: at
         the lower one because (nearly) every edge joins equal targets, at the upper one because the
-        graph explains nothing.
+        graph explains nothing. With "loo_log" and classes the lower one only says that their votes
+        are best unsmoothed.
     metric : str, Metric or None
         The metric of the ranking; None for lists from `as_neighbors`, which do not say.
     center : bool
@@ -169,9 +170,10 @@ def select_k(
         :func:`learn_metric`. Of several the criterion chooses one.
     executor : object, optional
         Anything with ``submit(fn, *args)`` that returns futures: a ``ProcessPoolExecutor``, a
-        ``dask.distributed.Client``. By default the threads of this process.
+        ``dask.distributed.Client``. By default the threads of this process, which also do all that
+        leave-one-out takes: little more than a ranking.
     progress : bool
-        Show a tqdm progress bar.
+        Show a tqdm progress bar; by evidence only.
     backend : str
         "auto", "lapack", "cholmod" or "superlu": what computes the determinants.
 

@@ -21,7 +21,7 @@ import numpy as np
 
 from ._graphs import Pairs, roughness
 from ._names import FORMULATIONS, Encoding, Formulation, Task
-from ._validation import check_flag, check_task, one_of
+from ._validation import check_flag, check_task, one_of, warn_of_order
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,11 +77,14 @@ class Targets(Voters):
         return found if self.regression else self.between * found
 
 
-def encode(y: object, n: int, task: Task, formulation: Formulation, center: bool) -> Targets:
-    """Check y and encode it."""
+def encode(
+    y: object, n: int, task: Task, formulation: Formulation, center: bool, X: object = None
+) -> Targets:
+    """Check y, which belongs to the n points X, and encode it."""
     one_of(formulation, FORMULATIONS, "formulation")
     center = check_flag(center, "center")
     task, array = check_task(y, n, task)
+    warn_of_order(X, y)
     if task == "regression":
         if formulation != "auto":
             raise ValueError(

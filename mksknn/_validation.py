@@ -98,6 +98,12 @@ def _as_matrix(X: object, name: str, columns: int | None = None) -> np.ndarray:
             f"{name} must hold real numbers, in an array, a table or a list of rows; got a dict: "
             f"pandas.DataFrame({name}) makes a table of columns, pandas.DataFrame([{name}]) one row"
         )
+    for column, kind in getattr(getattr(X, "dtypes", None), "items", tuple)():
+        if str(kind) == "category":  # also if they are numbers: it is not how far they are apart
+            raise TypeError(
+                f"{name} must hold real numbers; got categories in column {show(column)}"
+                f"{_CATEGORIES}"
+            )
     dense = f", which is not supported: pass {name}.toarray(), or a reduced dense form of it"
     array = _as_array(X, name, dense, "be a matrix of numbers, all rows of one length; got")
     array = _as_real(array, name, X)
@@ -125,6 +131,7 @@ def check_finite(array: np.ndarray, name: str) -> None:
         raise ValueError(f"{name} must be finite; got {_entry(array, at, name)}")
 
 
+_CATEGORIES = ": turn categories into indicators (pandas.get_dummies), or leave it out"
 _FILL = ": drop or fill in missing values first"
 
 
@@ -204,7 +211,7 @@ def _into_numbers(value: object) -> str:
     except ValueError:
         if re.fullmatch(r"\s*[-+]?[0-9]+,[0-9]+\s*", value):
             return ": it has decimal commas, read it by pandas.read_csv(..., decimal=',')"
-        return ": turn categories into indicators (pandas.get_dummies), or leave it out"
+        return _CATEGORIES
     return ": it is text, turn it into numbers (pandas.to_numeric)"
 
 
@@ -393,6 +400,16 @@ def check_positive(value: object, name: str) -> float:
     return number
 
 
+def check_share(value: object, name: str) -> float:
+    """Return a number from 0 up to 1 as a float."""
+    if isinstance(value, bool | np.bool_) or not isinstance(value, numbers.Real):
+        raise TypeError(f"{name} must be a number from 0 up to 1; got {show(value)}")
+    share = float(value)
+    if not 0.0 <= share < 1.0:
+        raise ValueError(f"{name} must be at least 0 and below 1; got {show(value)}")
+    return share
+
+
 def check_sigmas(sigma0: object, sigma2: object) -> tuple[float, float] | None:
     """Return (sigma0, sigma2), or None when neither is given."""
     if sigma0 is None and sigma2 is None:
@@ -492,8 +509,11 @@ def _warn_of_labels(values: np.ndarray) -> None:
     _warned = True
 
 
+_CLASSES = 50  # more than that are hardly ever classes that are known by a number
+
+
 def _warn_of_values(labels: np.ndarray) -> None:
-    """Say once that whole numbers or dates look like values: most of them are there only once."""
+    """Say once that whole numbers or dates look like values: many, or most of them there once."""
     global _warned_of_values
     if _warned_of_values or len(labels) < _MANY:
         return
@@ -504,7 +524,7 @@ def _warn_of_values(labels: np.ndarray) -> None:
     if kind not in "MmiuO":
         return
     _, counts = np.unique(labels, return_counts=True)
-    if 2 * int((counts == 1).sum()) <= len(labels):
+    if len(counts) <= _CLASSES and 2 * int((counts == 1).sum()) <= len(labels):
         return
     what = "dates" if dates else "whole numbers"
     make = "make numbers of them" if dates else 'pass task="regression" or floats'
@@ -514,6 +534,20 @@ def _warn_of_values(labels: np.ndarray) -> None:
         'task="classification" says so'
     )
     _warned_of_values = True
+
+
+def warn_of_order(X: object, y: object) -> None:
+    """Say that a table and a column of pandas hold the same rows in different orders."""
+    rows: Any = getattr(X, "index", None)
+    entries: Any = getattr(y, "index", None)
+    if not (hasattr(rows, "equals") and hasattr(entries, "equals")) or rows.equals(entries):
+        return
+    if len(rows) == len(entries) and rows.is_unique and entries.isin(rows).all():
+        warn(
+            "y has the rows of X in another order, by the index of both, and they are paired by "
+            "place. If they belong together by index, pass y.loc[X.index]; if not, y.to_numpy() "
+            "says so"
+        )
 
 
 def warn(message: str) -> None:
@@ -636,6 +670,26 @@ def check_lists(indices: object, distances: object) -> tuple[np.ndarray, np.ndar
             f"got {away[at]} before {away[at[0], at[1] + 1]} in row {at[0]}"
         )
     return found, np.abs(np.maximum.accumulate(away, axis=1))  # a copy, without -0.0
+
+
+def check_ranked(indices: object, distances: object) -> None:
+    """Refuse ranks by which a kernel would reach beyond its arrays: anyone may make a Neighbors."""
+    plain = (
+        isinstance(indices, np.ndarray)
+        and isinstance(distances, np.ndarray)
+        and (indices.dtype, distances.dtype) == (np.int32, np.float64)
+        and indices.shape == distances.shape
+        and indices.ndim == 2
+        and min(indices.shape[0] - 1, indices.shape[1]) >= 1
+        and indices.min() >= 0
+        and indices.max() < len(indices)
+        and not (indices == np.arange(len(indices))[:, None]).any()
+    )
+    if not plain:
+        raise ValueError(
+            "X must be a Neighbors from neighbors or as_neighbors, as they return it; got one made "
+            "or changed by hand: as_neighbors(indices, distances) takes lists"
+        )
 
 
 def check_symmetric(A: Any, name: str) -> scipy.sparse.csc_array:

@@ -219,6 +219,7 @@ TABLE = [
     ("posterior", "max_skipped", -0.1, {}, V, "at least 0"),
     ("posterior", "max_skipped", np.nan, {}, V, "at least 0"),
     ("posterior", "max_skipped", "0", {}, T, "number"),
+    ("posterior", "max_skipped", np.complex64(0), {}, T, "number"),
     # flags and executors
     ("select_k", "center", 1, {}, T, "True or False"),
     ("select_k", "progress", "yes", {}, T, "True or False"),

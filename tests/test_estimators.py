@@ -151,3 +151,8 @@ def test_several_outputs_and_no_deviations_from_votes():
     plain = EvidenceKNNRegressor(criterion="loo").fit(X[:120], y[:120])
     with pytest.raises(ValueError, match="no deviations"):
         plain.predict(X[:3], return_std=True)
+
+
+def test_criteria_that_average():
+    with pytest.raises(ValueError, match="criterion must be 'evidence' or 'loo_log' with average"):
+        EvidenceKNNClassifier(criterion="loo", average=True).fit(THYROID.X, THYROID.y)

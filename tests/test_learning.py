@@ -374,7 +374,7 @@ def test_metric_made_by_hand():
     metric = mksknn.Metric("mine", np.diag([1.0, 2.0, 0.0, 0.0]), np.array([1.0, 2.0, 0.0, 0.0]))
     np.testing.assert_array_equal(metric.transform(X), X * [1.0, 2.0, 0.0, 0.0])
     assert mksknn.select_k(X, y, metric=metric).k == mksknn.select_k(X[:, :2] * [1.0, 2.0], y).k
-    assert repr(metric) == "Metric(mine: column 1 2, column 0 1; not used: column 2, column 3)"
+    assert repr(metric) == "Metric(mine; column 1: 2, column 0: 1; not used: column 2, column 3)"
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
@@ -406,7 +406,7 @@ def test_names_of_columns():
     table = pd.DataFrame(X, columns=["left", "right", "noise", "more noise"])
     metric = mksknn.learn_metric(table, y)
     assert metric.columns == tuple(table.columns)
-    assert "left " in repr(metric) and "not used: noise, more noise" in repr(metric)
+    assert "left: " in repr(metric) and "not used: noise, more noise" in repr(metric)
     np.testing.assert_array_equal(metric.transform(table), metric.transform(X))
     with pytest.raises(ValueError, match="X must have the columns that metric.*another order"):
         metric.transform(table[table.columns[::-1]])

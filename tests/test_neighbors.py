@@ -1,5 +1,7 @@
 """Ranking by (distance, index): every route, any number of threads, the same bits as the oracle."""
 
+import pickle
+import re
 import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
 
@@ -421,6 +423,40 @@ def test_graphs_from_lists():
         mksknn.knn_graph(ranked, 10)
     with pytest.raises(ValueError, match="ranked by 'manhattan'; got 'cosine'"):
         mksknn.knn_graph(ranked, 3, metric="cosine")
+
+
+def test_ranks_made_by_hand_are_refused():
+    """A kernel would read beyond its arrays."""
+    X = np.random.default_rng(17).normal(size=(20, 2))
+    ranked = mksknn.neighbors(X, 5)
+    far, own = ranked.indices.copy(), ranked.indices.copy()
+    far[3, 2], own[:, 0] = 2_000_000_000, np.arange(20)
+    for indices, distances in (
+        (far, ranked.distances),
+        (own, ranked.distances),
+        (-ranked.indices, ranked.distances),
+        (ranked.indices.astype(np.int64), ranked.distances),
+        (ranked.indices, ranked.distances[:, :3]),
+        (ranked.indices.tolist(), ranked.distances.tolist()),
+        (ranked.indices[:, :0], ranked.distances[:, :0]),
+    ):
+        made = mksknn.Neighbors(indices, distances)
+        for call in (mksknn.select_k, mksknn.loo_curve):
+            with pytest.raises(ValueError, match="X must be a Neighbors from neighbors or as_n"):
+                call(made, X[:, 0] > 0)
+        with pytest.raises(ValueError, match="as_neighbors"):
+            mksknn.knn_graph(made, 2)
+
+
+def test_a_metric_that_was_in_a_file_is_the_same():
+    X = np.random.default_rng(18).normal(size=(40, 3))
+    metric = mksknn.learn_metric(X, X[:, 0] > 0)
+    ranked, again = mksknn.neighbors(X, 9, metric=metric), pickle.loads(pickle.dumps(metric))
+    assert mksknn.select_k(ranked, X[:, 0] > 0, metric=again).metric is metric
+    assert f"metric={metric.name!r}" in repr(ranked)
+    other = mksknn.Metric("other", np.eye(3), np.ones(3))
+    with pytest.raises(ValueError, match=f"ranked by '{re.escape(metric.name)}'; got 'other'"):
+        mksknn.select_k(ranked, X[:, 0] > 0, metric=other)
 
 
 @pytest.mark.uncompiled

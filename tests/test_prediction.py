@@ -444,10 +444,18 @@ def test_kinds_of_input():
 def test_repr_is_short():
     X, new = cloud()
     shown = repr(mksknn.predict(X, targets("one output", len(X)), new, k=4))
-    assert shown == (
-        "Prediction(n_new=25, label=None, probability=None, mean=<25 float64>, variance=None, "
-        "n_neighbors=<25 int64>, classes=None)"
+    assert re.fullmatch(
+        r"Prediction\(n_new=25, mean=\[[-\d., ]{10,}, \.\.\.\], n_neighbors=\[[\d, ]+, \.\.\.\]\)",
+        shown,
     )
+    one = mksknn.predict(X, targets("string", len(X)), new[:1], k=4, sigma0=1.0, sigma2=0.1)
+    assert repr(one) == (
+        f"Prediction(n_new=1, label={one.label.tolist()}, "
+        f"its probability=[{one.probability.max():.4g}], variance=[{one.variance[0]:.4g}], "
+        f"n_neighbors={one.n_neighbors.tolist()}, 3 classes)"
+    )
+    assert "label=[], its probability=[]" in repr(mksknn.predict(X, X[:, 0] > 0, new[:0], k=4))
+    assert "mean=[[" in repr(mksknn.predict(X, X, new, k=4))
 
 
 @pytest.mark.parametrize(

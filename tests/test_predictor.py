@@ -296,7 +296,7 @@ def test_classes_name_the_columns():
     clear = np.sort(got.probability, axis=1)[:, -1] > np.sort(got.probability, axis=1)[:, -2]
     assert np.array_equal(got.label[clear], best[clear])
     assert mksknn.predict(X, targets("one output", len(X)), new, k=4).classes is None
-    assert "classes=<3 <U6>" in repr(got)
+    assert "3 classes" in repr(got)
 
 
 def test_columns_are_remembered(tmp_path):
@@ -352,6 +352,18 @@ def test_repr():
     assert "n=40, k=4" in repr(mksknn.prepare(D, X[:, 0], k=4, metric="precomputed"))
 
 
+def test_what_a_predictor_is_made_of(tmp_path):
+    X, _ = cloud()
+    model = mksknn.posterior(X, X[:, 0], k_max=6)
+    for predictor in (mksknn.prepare(X, X[:, 0], k=4), mksknn.prepare(X, X[:, 0], model)):
+        predictor.save(tmp_path / "model.npz")
+        for one in (predictor, mksknn.load_predictor(tmp_path / "model.npz")):
+            assert one.n == 40
+            np.testing.assert_array_equal(one.k, predictor.k)
+    assert mksknn.prepare(X, X[:, 0], k=4).k == 4
+    assert set(predictor.k) <= set(model.k.tolist())
+
+
 # ------------------------------------------------------------------------------ files
 
 
@@ -381,6 +393,16 @@ def seal(path):
         members = dict(archive)
     del members["checksum"]
     rewrite(path, checksum=np.array(_archive._checksum(members)))
+
+
+def test_two_points_with_an_infinite_variance(tmp_path):
+    """Two points with one output do not say how much y varies, and a file says as much."""
+    X, y = np.array([[0.0], [1.0]]), np.array([0.0, 1.0])
+    predictor = mksknn.prepare(X, y, mksknn.posterior(X, y))
+    assert np.isposinf(predictor([[0.5]]).variance).all()
+    predictor.save(tmp_path / "two.npz")
+    again = mksknn.load_predictor(tmp_path / "two.npz")
+    assert_same(again([[0.5]]), vars(predictor([[0.5]])))
 
 
 def test_a_file_is_a_plain_archive(saved):

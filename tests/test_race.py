@@ -325,3 +325,13 @@ def test_a_race_among_a_dozen(graph):
     allowed = slack(standing.problem) + 1e-9
     assert (standing.lower - allowed <= values).all() and (values <= standing.upper + allowed).all()
     assert said.numbers("k left: ")[-1] == 0
+
+
+@pytest.mark.filterwarnings("error")
+def test_given_lists_may_make_no_edge():
+    """Each ranks the next ones, and no two each other: the graph explains nothing."""
+    n = 1500
+    lists = mksknn.as_neighbors((np.arange(n)[:, None] + np.arange(1, 40)) % n)
+    best = mksknn.select_k(lists, np.random.default_rng(0).integers(0, 2, n), graph="mutual")
+    assert best.certified and best.at_bound
+    assert best.sigma2 / best.sigma0 == pytest.approx(1e6)

@@ -41,6 +41,14 @@ def imported_rooms(tree):
     return found
 
 
+def test_files_of_kernels_import_names_from_files():
+    """By these imports a kernel on disk is known to be stale (`_jit._imported`)."""
+    for name, tree in trees().items():
+        nodes = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.level]
+        if any(one.name == "kernel" for node in nodes for one in node.names):
+            assert all(node.module for node in nodes), name
+
+
 def imported_packages(tree):
     found = set()
     for node in ast.walk(tree):

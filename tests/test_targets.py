@@ -225,10 +225,11 @@ PRICES = np.arange(100, 120)
         (PRICES.tolist(), "20 different whole numbers at 20 points"),
         (PRICES.astype(object), "whole numbers"),
         (PRICES.astype("datetime64[D]"), "dates .* make numbers of them"),
+        (np.tile(np.arange(51), 3), "51 different whole numbers at 153 points"),
     ],
 )
 def test_values_that_came_as_labels_are_told_once(y, what):
-    X = np.random.default_rng(0).normal(size=(20, 2))
+    X = np.random.default_rng(0).normal(size=(len(y), 2))
     with pytest.warns(UserWarning, match=what) as said:
         mksknn.select_k(X, y)
         mksknn.select_k(X, y)
@@ -250,3 +251,21 @@ def test_labels_that_are_labels_are_taken_without_a_word(y, options):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         mksknn.select_k(X, y, **options)
+
+
+def test_rows_in_another_order_are_told():
+    """What pandas would put together by index is paired by place here."""
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame(rng.normal(size=(30, 2)), index=[f"row {i}" for i in range(30)])
+    y = pd.Series(np.arange(30) % 3, index=X.index)
+    shuffled = y.sample(frac=1.0, random_state=0)
+    calls = (mksknn.select_k, mksknn.learn_metric, lambda X, y: mksknn.prepare(X, y, k=3))
+    for call in calls:
+        with pytest.warns(UserWarning, match=r"another order, .*y\.loc\[X\.index\]"):
+            call(X, shuffled)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for fine in (y, shuffled.to_numpy(), shuffled.reset_index(drop=True), shuffled.tolist()):
+            mksknn.select_k(X, fine)
+        mksknn.select_k(X.to_numpy(), shuffled)
+        mksknn.select_k(X.iloc[[0] * 15 + [1] * 15], y)  # rows drawn with repetitions

@@ -636,3 +636,10 @@ def test_free_memory_where_no_file_tells(monkeypatch):
     fake_files(monkeypatch, {})
     free = gate.free_memory()
     assert free is None or free > 0
+
+
+def test_categories_are_no_columns():
+    """Also those that are numbers: nobody knows how far apart they are."""
+    table = pd.DataFrame({"size": [1.0, 2.0, 3.0], "code": pd.Categorical([10, 0, 20])})
+    with pytest.raises(TypeError, match="X must hold real .* categories in column 'code': turn"):
+        gate.check_points(table)
