@@ -110,8 +110,8 @@ docs-check: docs $(VENV)/.ready-test
 	bash tools/browser.sh
 	MKSKNN_SITE=docs/_build/html $(PY) -m pytest -q tests/test_pages.py -k "browser"
 
-# Speed first, some 25 minutes on two quiet cores; then quality, which takes hours but goes on where
-# it stopped. A machine that others use is noticed, and results are then not stored: FORCE=--force.
+# Speed first, some 40 minutes on two quiet cores; then quality, some 30 more, which goes on where it
+# stopped. A machine that others use is noticed, and results are then not stored: FORCE=--force.
 SCRIPTS ?= startup neighbors select_k curve loo posterior prediction learning scale versions accuracy
 bench: $(VENV)/.ready-bench
 	@status=0; for script in $(SCRIPTS); do echo "== $$script"; \

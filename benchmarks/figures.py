@@ -16,12 +16,11 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.ticker import FixedLocator, NullLocator
-from report import DOCS, METHODS, OURS, Scores, part
+from report import DOCS, METHODS, OURS, SHOWN, Scores, part
 
-# Of ours, those that the crowded figures show; each of the others lies close to one of them.
-SHOWN = ("evidence", "averaged", "learned")
 COLOURS = {
     "k-NN by CV": "#b3541e",
+    "k-NN by CV, log-loss": "#d4763f",
     "NCA, k-NN by CV": "#d99a2b",
     "R class::knn.cv": "#8c6d46",
     "random forest": "#3a7d44",
@@ -34,7 +33,7 @@ COLOURS = {
     "learned": "#0b3c75",
     "learned, posterior": "#2a4f9e",
 }
-MARKERS = {name: "o" if name in OURS else marker for name, marker in zip(METHODS, "s^vDPXoooooo")}
+MARKERS = {name: "o" if name in OURS else marker for name, marker in zip(METHODS, "sp^vDPXoooooo")}
 
 
 def short(method: str) -> str:
@@ -78,7 +77,8 @@ def _ladder(ax, ranks: np.ndarray, methods: list[str], gap: float, title: str) -
 
 def ranks(scores: Scores) -> plt.Figure:
     """The critical-difference diagrams of log-loss and error."""
-    figure, axes = plt.subplots(2, 1, figsize=(8.5, 6.4))
+    figure, axes = plt.subplots(2, 1, figsize=(8.5, 6.0))
+    scores = scores.without_variants()
     gap = scores.critical_difference()
     for ax, what, title in zip(axes, ("log_loss", "error"), ("log-loss", "error")):
         _ladder(ax, scores.ranks(what), scores.methods, gap, f"mean rank by {title}")

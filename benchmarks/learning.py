@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import numpy as np
 from sklearn.model_selection import GridSearchCV
-from sklearn.neighbors import KNeighborsClassifier
-from timing import best_times, exponent, run, size, timed_apart, verdict
+from sklearn.neighbors import KNeighborsClassifier, NeighborhoodComponentsAnalysis
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from timing import THREADS, best_times, exponent, run, size, timed_apart, verdict
 
 import mksknn
+from mksknn._learning import _MOST
 
 
 def correlated(n: int, d: int) -> tuple[np.ndarray, np.ndarray]:
@@ -26,26 +29,48 @@ def correlated(n: int, d: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def grid() -> list[dict]:
-    """GridSearchCV over k = 1..60 with 10 folds, all of it, in the same run."""
+    """GridSearchCV over k = 1..60 with 10 folds, all of it, in the same run: on the points as they
+    are, and on the neighbourhood components that scikit-learn learns from all of them.
+    """
     n, d, largest = size((1_000, 20, 60), (300, 10, 60), (60, 4, 20))
     X, y = correlated(n, d)
     mksknn.learn_metric(*correlated(100, 5))
     model, ks = KNeighborsClassifier(), list(range(1, largest + 1))
-    search = GridSearchCV(model, {"n_neighbors": ks}, cv=10, n_jobs=-1)
+    search = GridSearchCV(model, {"n_neighbors": ks}, cv=10, n_jobs=THREADS)
     search.fit(X, y)
+
+    def components() -> None:
+        nca = NeighborhoodComponentsAnalysis(max_iter=50, random_state=0)
+        search.fit(make_pipeline(StandardScaler(), nca).fit_transform(X, y), y)
+
     times = best_times(
-        size(3, 1, 1), ours=lambda: mksknn.learn_metric(X, y), theirs=lambda: search.fit(X, y)
+        size(3, 1, 1),
+        ours=lambda: mksknn.learn_metric(X, y),
+        plain=lambda: search.fit(X, y),
+        components=components,
     )
-    both = times["ours"], times["theirs"]
-    what = f"learn_metric, n={n:,} d={d}: mksknn / GridSearchCV over 1..{largest}"
-    return [verdict(what, both[0] / both[1], at_most=1.0, seconds=both)]
+    what = f"learn_metric, n={n:,} d={d} (from {min(n, _MOST)} of them)"
+    peers = {
+        "plain": (f"GridSearchCV over 1..{largest}", {"at_most": 1.0}),
+        "components": (f"NCA, GridSearchCV over 1..{largest}", {}),
+    }
+    return [
+        verdict(
+            f"{what}: mksknn / {words}",
+            times["ours"] / times[peer],
+            seconds=(times["ours"], times[peer]),
+            **goal,
+        )
+        for peer, (words, goal) in peers.items()
+    ]
 
 
 def growth() -> dict:
     """Time and memory with n and with d."""
     found = {}
     for what, cases in {
-        "n": size([(n, 10) for n in (250, 500, 1_000)], [(100, 5), (200, 5)], [(40, 3), (60, 3)]),
+        # of more points it learns from no more of them
+        "n": size([(n, 10) for n in (100, 200, _MOST)], [(100, 5), (200, 5)], [(40, 3), (60, 3)]),
         "d": size([(500, d) for d in (5, 10, 20, 40)], [(100, 4), (100, 8)], [(40, 3), (40, 4)]),
     }.items():
         rows = []

@@ -2,7 +2,9 @@
 
 Each is fitted to training rows and gives a `Fitted`. Whatever it learns, the scale of the columns
 included, it learns from these rows. k-NN of others has k and weights chosen by 10-fold
-cross-validation within them, R's `class::knn.cv` its k by leave-one-out.
+cross-validation within them, for few errors as `GridSearchCV` does unasked, or for low log-loss;
+R's `class::knn.cv` its k by leave-one-out. Forests have the size of their leaves chosen by the
+points that are out of bag.
 
 R's method needs Rscript with the package class, which `make bench` installs on Debian where it may.
 Without it that method is left out, and the run says so.
@@ -24,7 +26,13 @@ from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 from sklearn.gaussian_process import GaussianProcessClassifier, GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
 from sklearn.linear_model import LogisticRegressionCV, RidgeCV
-from sklearn.model_selection import GridSearchCV, KFold, StratifiedKFold, cross_val_predict
+from sklearn.model_selection import (
+    GridSearchCV,
+    KFold,
+    ParameterGrid,
+    StratifiedKFold,
+    cross_val_predict,
+)
 from sklearn.neighbors import (
     KNeighborsClassifier,
     KNeighborsRegressor,
@@ -57,30 +65,74 @@ def _inner(y: np.ndarray):
     return folds(10, shuffle=True, random_state=0)
 
 
-def _tuned(model, y: np.ndarray) -> GridSearchCV:
-    """k and weights by cross-validation within the training rows."""
+def _grid(y: np.ndarray) -> dict[str, list]:
     ks = [k for k in K_GRID if k < len(y) * 9 // 10]
-    scoring = None if y.dtype.kind == "i" else "neg_mean_squared_error"
-    name = model.steps[-1][0]
-    grid = {f"{name}__n_neighbors": ks, f"{name}__weights": ["uniform", "distance"]}
+    return {"n_neighbors": ks, "weights": ["uniform", "distance"]}
+
+
+def _tuned(model, y: np.ndarray, scoring: str | None) -> GridSearchCV:
+    """k and weights by cross-validation within the training rows."""
+    grid = {f"{model.steps[-1][0]}__{name}": values for name, values in _grid(y).items()}
     return GridSearchCV(model, grid, cv=_inner(y), scoring=scoring)
+
+
+FOREST = {"oob_score": True, "random_state": 0}
+LEAVES = (1, 2, 5, 10)  # rows, at least, in a leaf of a forest
 
 
 # -------------------------------------------------------------------------------------------------
 # Classes
 
 
-def knn_by_cv(X, y):
-    return Fitted(_tuned(make_pipeline(StandardScaler(), KNeighborsClassifier()), y).fit(X, y))
+def knn_by_cv(X, y, scoring=None):
+    model = make_pipeline(StandardScaler(), KNeighborsClassifier())
+    return Fitted(_tuned(model, y, scoring).fit(X, y))
+
+
+def knn_by_log_loss(X, y):
+    return knn_by_cv(X, y, "neg_log_loss")
 
 
 def nca_knn(X, y):
-    """Neighbourhood components first, then k and weights by cross-validation on what they give."""
-    scaler = StandardScaler().fit(X)
-    nca = NeighborhoodComponentsAnalysis(max_iter=50, random_state=0).fit(scaler.transform(X), y)
-    after = lambda A: nca.transform(scaler.transform(A))  # noqa: E731
-    search = _tuned(make_pipeline("passthrough", KNeighborsClassifier()), y).fit(after(X), y)
-    return Fitted(lambda A: search.predict_proba(after(A)))
+    """Neighbourhood components, then k and weights; both inside the inner folds.
+
+    By hand, so that the components of a fold are learned once for all k.
+    """
+
+    def components(A, b):
+        nca = NeighborhoodComponentsAnalysis(max_iter=50, random_state=0)
+        return make_pipeline(StandardScaler(), nca).fit(A, b)
+
+    tried = [KNeighborsClassifier(**one) for one in ParameterGrid(_grid(y))]
+    right = np.zeros(len(tried))
+    for train, test in _inner(y).split(X, y):
+        inner = components(X[train], y[train])
+        A, B = inner.transform(X[train]), inner.transform(X[test])
+        right += [model.fit(A, y[train]).score(B, y[test]) for model in tried]
+    outer = components(X, y)
+    best = tried[int(np.argmax(right))].fit(outer.transform(X), y)
+    return Fitted(lambda A: best.predict_proba(outer.transform(A)))
+
+
+def _run_r(X, y, ks, *more, A=None) -> list[str]:
+    """What knn_cv.R prints for these points, and perhaps new ones."""
+    if shutil.which("Rscript") is None:
+        raise Missing("Rscript is missing: apt-get install r-cran-class")
+    with tempfile.TemporaryDirectory() as folder:
+        tables = {"points": X, "labels": y} | ({} if A is None else {"new": A})
+        for name, values in tables.items():
+            np.savetxt(f"{folder}/{name}.csv", values, delimiter=",", fmt="%.17g")
+        command = ["Rscript", str(R_SCRIPT), folder, " ".join(map(str, ks)), *more]
+        done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        raise Missing(f"Rscript fails, is the package class there? {done.stderr.strip()}")
+    return done.stdout.split()
+
+
+def knn_cv_of_r(X, y, ks: list[int]) -> tuple[int, float]:
+    """The k of fewest leave-one-out errors by `class::knn.cv`, and its processor seconds."""
+    chosen, seconds = _run_r(X, y, ks)
+    return int(chosen), float(seconds)
 
 
 def r_knn_cv(X, y):
@@ -88,43 +140,34 @@ def r_knn_cv(X, y):
 
     R tells only the winner's share of the votes; the rest goes to the other classes in equal parts.
     """
-    if shutil.which("Rscript") is None:
-        raise Missing("Rscript is missing: apt-get install r-cran-class")
     scaler, J = StandardScaler().fit(X), int(y.max()) + 1
-    ks = [k for k in K_GRID if k < len(y)]
-
-    def run(ks, *more, A=None):
-        with tempfile.TemporaryDirectory() as folder:
-            tables = {"points": scaler.transform(X), "labels": y}
-            tables |= {} if A is None else {"new": scaler.transform(A)}
-            for name, values in tables.items():
-                np.savetxt(f"{folder}/{name}.csv", values, delimiter=",", fmt="%.17g")
-            command = ["Rscript", str(R_SCRIPT), folder, " ".join(map(str, ks)), *more]
-            done = subprocess.run(command, capture_output=True, text=True)
-        if done.returncode:
-            raise Missing(f"Rscript fails, is the package class there? {done.stderr.strip()}")
-        return done.stdout.split()
+    points = scaler.transform(X)
+    k, seconds = knn_cv_of_r(points, y, [k for k in K_GRID if k < len(y)])
 
     def ask(A):
-        one, *found = run([k], "predict", A=A)
+        one, *found = _run_r(points, y, [k], "predict", A=scaler.transform(A))
         fitted.one_row = float(one)
         label, share = np.array(found[::2], dtype=int), np.array(found[1::2], dtype=float)
         probability = np.repeat((1.0 - share)[:, None] / (J - 1), J, axis=1)
         probability[np.arange(len(A)), label] = share
         return probability
 
-    chosen, seconds = run(ks)
-    k, fitted = int(chosen), Fitted(ask, float(seconds))
+    fitted = Fitted(ask, seconds)
     return fitted
 
 
 def forest(X, y):
-    return Fitted(RandomForestClassifier(300, random_state=0).fit(X, y))
+    def loss(model):  # a point that is in every bag, of 300, is a miracle
+        own = model.oob_decision_function_[np.arange(len(y)), y]
+        return -np.log(np.maximum(own, np.finfo(float).eps)).mean()
+
+    made = [RandomForestClassifier(300, min_samples_leaf=leaf, **FOREST) for leaf in LEAVES]
+    return Fitted(min((model.fit(X, y) for model in made), key=loss))
 
 
 def gp_classifier(X, y):
     kernel = ConstantKernel(1.0) * RBF(np.sqrt(X.shape[1]))
-    model = GaussianProcessClassifier(kernel, random_state=0, max_iter_predict=50)
+    model = GaussianProcessClassifier(kernel, random_state=0)
     return Fitted(make_pipeline(StandardScaler(), model).fit(X, y))
 
 
@@ -150,15 +193,19 @@ def _with_variance(predict, variance: float) -> Fitted:
 
 
 def knn_values_by_cv(X, y):
-    best = _tuned(make_pipeline(StandardScaler(), KNeighborsRegressor()), y).fit(X, y)
-    best = best.best_estimator_
+    model = make_pipeline(StandardScaler(), KNeighborsRegressor())
+    best = _tuned(model, y, "neg_mean_squared_error").fit(X, y).best_estimator_
     residual = y - cross_val_predict(best, X, y, cv=_inner(y))
     return _with_variance(best.predict, float((residual**2).mean()))
 
 
 def forest_values(X, y):
-    model = RandomForestRegressor(300, oob_score=True, random_state=0).fit(X, y)
-    return _with_variance(model.predict, float(np.mean((y - model.oob_prediction_) ** 2)))
+    def loss(model):
+        return float(np.mean((y - model.oob_prediction_) ** 2))
+
+    made = [RandomForestRegressor(300, min_samples_leaf=leaf, **FOREST) for leaf in LEAVES]
+    best = min((model.fit(X, y) for model in made), key=loss)
+    return _with_variance(best.predict, loss(best))
 
 
 def ridge(X, y):
@@ -257,6 +304,7 @@ OURS = {
 PEERS = {
     "classification": {
         "k-NN by CV": knn_by_cv,
+        "k-NN by CV, log-loss": knn_by_log_loss,
         "NCA, k-NN by CV": nca_knn,
         "R class::knn.cv": r_knn_cv,
         "random forest": forest,

@@ -57,9 +57,11 @@ def sampler() -> list[dict]:
             f"   {steps} steps are {error:.4f} off p(k), so {ACCURACY:g} takes {needed:.2g} steps"
         )
         what = (
-            f"posterior, {name}, {graph}, n={len(X)}: Metropolis to {ACCURACY:g} of p(k) / mksknn"
+            f"posterior, k=1..{k_max}, {name}, {graph}, n={len(X)}: "
+            f"Metropolis to {ACCURACY:g} of p(k) (scaled) / mksknn"
         )
-        rows.append(verdict(what, seconds / ours, seconds=(ours, seconds)))
+        row = verdict(what, seconds / ours, seconds=(ours, seconds))
+        rows.append(row | {"steps": steps, "off": error, "steps needed": needed})
     return rows
 
 

