@@ -36,6 +36,7 @@ _LEGEND: dict[str, Any] = {"framealpha": 0.6, "edgecolor": "none"}  # both curve
 _DOTS: dict[str, Any] = {"s": 22, "edgecolors": "white", "linewidths": 0.6}
 _MARKED = 60  # up to so many k, each one gets a dot or a bar of its own
 _SIGNS = "os^Dv<>p"  # of points; colours come again after eight classes, with another sign
+_DARKER = 0.55  # and darker
 _COLOURS = (  # of classes; they differ in lightness too (Okabe and Ito)
     "#0072b2",
     "#e69f00",
@@ -384,8 +385,8 @@ def plot_decision(
 
     Each class has a colour; the more probable it is, the stronger the colour. Where all classes are
     equally probable the plane is white. For regression the colour is the mean. The axes have the
-    names of the columns, if X is a data frame. After eight classes colours come again, with another
-    sign for the points.
+    names of the columns, if X is a data frame. After eight classes colours come again, darker and with
+    another sign for the points.
 
     Parameters
     ----------
@@ -510,7 +511,8 @@ def _draw_regions(
     names = [str(one) for one in (classes if class_names is None else class_names)]
     if len(names) != len(classes):
         raise ValueError(f"class_names must have {len(classes)} names; got {len(names)}")
-    colours = np.array([to_rgb(_COLOURS[c % len(_COLOURS)]) for c in range(len(classes))])
+    rounds, colour = np.divmod(np.arange(len(classes)), len(_COLOURS))
+    colours = np.array([to_rgb(_COLOURS[c]) for c in colour]) * _DARKER ** rounds[:, None]
     label = np.searchsorted(classes, found.label)
     chosen = found.probability[np.arange(len(label)), label]
     # 0 where every class is as probable, 1 where one is certain

@@ -11,6 +11,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
+from matplotlib.collections import PathCollection
 from matplotlib.colors import to_rgb
 
 import mksknn
@@ -474,3 +475,13 @@ def test_names_of_columns_do_not_overlap(d):
 def test_relevance_of_something_else():
     with pytest.raises(TypeError, match="metric must be a Metric; got str: learn_metric returns"):
         mksknn.plot_relevance("euclidean")
+
+
+def test_no_two_of_many_classes_look_alike():
+    """After eight colours they come again, but darker and with another sign."""
+    rng = np.random.default_rng(0)
+    y = np.arange(120) % 12
+    X = 6.0 * rng.normal(size=(12, 2))[y] + rng.normal(size=(120, 2))
+    ax = mksknn.plot_decision(X, y, mksknn.select_k(X, y))
+    points = [drawn for drawn in ax.collections if isinstance(drawn, PathCollection)]
+    assert len({tuple(drawn.get_facecolor()[0]) for drawn in points}) == 12
