@@ -385,8 +385,8 @@ def plot_decision(
 
     Each class has a colour; the more probable it is, the stronger the colour. Where all classes are
     equally probable the plane is white. For regression the colour is the mean. The axes have the
-    names of the columns, if X is a data frame. After eight classes colours come again, darker and with
-    another sign for the points.
+    names of the columns, if X is a data frame. After eight classes colours come again, darker and
+    with another sign for the points.
 
     Parameters
     ----------
