@@ -186,6 +186,7 @@ def loo_curve(
         ratio_bounds=ratio_bounds,
         metric=metric,
         evidence=False,
+        fitted=False,
     )
     found = score(question, *next(question.candidates()))
     return LooCurve(question.ks, found.error, found.log_score, found.ratio, found.graph)

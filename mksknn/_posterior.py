@@ -206,8 +206,7 @@ def posterior(
     k_max : int, optional
         The largest k, by default n - 1: all of them.
     ratio_bounds : tuple of float
-        The range in which sigma2/sigma0 is log-uniform a priori; by evidence within 1e-100 to
-        1e100.
+        The range in which sigma2/sigma0 is log-uniform a priori, within 1e-100 to 1e100.
     metric : str or Metric, or a sequence of them
         "euclidean", "manhattan", "chebyshev", "cosine" or "precomputed", or one from
         :func:`learn_metric`. Of several the one with the highest `log_total` is chosen.

@@ -33,6 +33,7 @@ from ._queries import Index, Links
 from ._selection import Selection
 from ._targets import Targets, Voters, encode
 from ._validation import (
+    check_finite,
     check_flag,
     check_k,
     check_new_points,
@@ -594,11 +595,8 @@ def load_predictor(path: str | os.PathLike) -> Predictor:
 
 def _from_file(about: dict, arrays: dict[str, np.ndarray]) -> Predictor:
     """The predictor, after everything was checked that a kernel relies on."""
-    n, columns = about["n"], about["columns"]
+    n = about["n"]
     _require(type(n) is int and n >= 2, f"n must be an integer of at least 2; got {n!r}")
-    _require(
-        columns is None or all(isinstance(name, str) for name in columns), "columns must be text"
-    )
     graph, ties = one_of(about["graph"], GRAPHS, "graph"), one_of(about["ties"], TIES, "ties")
     blend = _blend_from_file(arrays, n)
     metric = _metric_from_file(about["metric"], arrays)
@@ -608,21 +606,47 @@ def _from_file(about: dict, arrays: dict[str, np.ndarray]) -> Predictor:
     else:
         points = check_points(arrays["points"], name, "points")
         _require(len(points) == n, f"points must have {n} rows; got {len(points)}")
+    d = points.shape[1]  # of X as it is given
+    if isinstance(metric, Metric):
+        d, mapped = metric.matrix.shape
+        _require(
+            points.shape[1] == mapped,
+            f"points must have the {mapped} columns of metric.matrix; got {points.shape[1]}",
+        )
     radii = None
     if graph != "knn":
         radii = _floats(arrays, "radii", (n, len(blend.ks)))
         _require((radii >= 0).all() and (np.diff(radii) >= 0).all(), "radii must not fall")
+    corners = _floats(arrays, "corners", (2, d))
+    _require((corners[0] <= corners[1]).all(), "corners must be the lowest and the highest values")
+    voters = _voters_from_file(about, arrays, n)
+    binary = check_flag(about["binary"], "binary")
+    _require(
+        not binary or voters.n_classes == 2,
+        f"binary must be False unless there are 2 classes; got {voters.n_classes}",
+    )
     return Predictor(
         graph=graph,
         metric=metric,
         ties=ties,
-        columns=None if columns is None else tuple(columns),
-        binary=check_flag(about["binary"], "binary"),
+        columns=_columns_from_file(about["columns"], d),
+        binary=binary,
         blend=blend,
-        voters=_voters_from_file(about, arrays, n),
+        voters=voters,
         index=Index(points, blend.ks, graph, name, radii),
-        corners=_floats(arrays, "corners", (2, arrays["corners"].shape[-1])),
+        corners=corners,
     )
+
+
+def _columns_from_file(columns: Any, d: int) -> tuple[str, ...] | None:
+    if columns is None:
+        return None
+    _require(
+        isinstance(columns, list) and all(isinstance(name, str) for name in columns),
+        "columns must be text, in a list",
+    )
+    _require(len(columns) == d, f"columns must be {d} names; got {len(columns)}")
+    return tuple(columns)
 
 
 def _blend_from_file(arrays: dict[str, np.ndarray], n: int) -> Blend:
@@ -632,9 +656,16 @@ def _blend_from_file(arrays: dict[str, np.ndarray], n: int) -> Blend:
     check_k(k[0], n)
     check_k(k[-1], n)
     inverse = arrays.get("inverse_sigma0")
-    if inverse is not None and not np.isposinf(inverse).all():  # of two points with one output
+    # of two points with one output it is infinite
+    if inverse is not None and not (inverse.shape == k.shape and np.isposinf(inverse).all()):
         inverse = _floats(arrays, "inverse_sigma0", k.shape)
+        _require((inverse >= 0).all(), "inverse_sigma0 must be >= 0")
     weight, ratio = _floats(arrays, "weight", k.shape), _floats(arrays, "ratio", k.shape)
+    _require((weight >= 0).all(), "weight must be >= 0")
+    _require(abs(weight.sum() - 1.0) <= 1e-9, f"weight must sum to 1; got {weight.sum()}")
+    # only where there is no variance may it be 0
+    least = "> 0 with inverse_sigma0" if inverse is not None else ">= 0"
+    _require((ratio >= 0).all() and (inverse is None or ratio.all()), f"ratio must be {least}")
     return Blend(np.ascontiguousarray(k, dtype=np.int64), ratio, inverse, weight)
 
 
@@ -642,10 +673,17 @@ def _voters_from_file(about: dict, arrays: dict[str, np.ndarray], n: int) -> Vot
     flat = check_flag(about["flat"], "flat")
     if "classes" not in arrays:
         values = _floats(arrays, "values", (n, arrays["values"].shape[-1]))
-        mean = _floats(arrays, "mean", values.shape[1:])
+        outputs = values.shape[1]
+        _require(outputs >= 1, "values must have at least 1 column")
+        _require(not flat or outputs == 1, f"flat must be False; got True with {outputs} outputs")
+        mean = _floats(arrays, "mean", (outputs,))
         return Voters(None, np.empty(0, np.int32), values, mean, flat)
     classes, codes = arrays["classes"], arrays["codes"]
     _require(classes.ndim == 1 and len(classes) >= 2, "classes must be at least 2 labels")
+    _require(
+        classes.dtype.kind in "fiubUSMm" and np.array_equal(np.unique(classes), classes),
+        "classes must be distinct labels in sorted order",
+    )
     _require(codes.shape == (n,) and codes.dtype.kind == "i", f"codes must be {n} integers")
     _require(
         codes.min() >= 0 and codes.max() < len(classes), "codes must be numbers of the classes"
@@ -665,23 +703,31 @@ def _to_file(part: Any, kind: type, prefix: str = "") -> tuple[dict, dict[str, n
 def _metric_from_file(about: object, arrays: dict[str, np.ndarray]) -> MetricName | Metric:
     if not isinstance(about, dict):
         return one_of(about, METRICS, "metric")
-    columns = about["columns"]
-    parts: dict[str, Any] = {**about, "columns": tuple(columns) if columns else None}
+    parts = dict(about)
     for name in arrays:
         if name.startswith("metric_"):
             parts[name.removeprefix("metric_")] = arrays[name]
-    metric = Metric(**parts)
-    _floats({"matrix": metric.matrix}, "matrix", metric.matrix.shape[:2])
-    return metric
+    _require(isinstance(parts["name"], str), "metric.name must be text")
+    matrix = parts["matrix"]
+    _require(matrix.ndim == 2, f"metric.matrix must be a matrix; got shape {matrix.shape}")
+    d = len(matrix)
+    for name, shape in (("matrix", matrix.shape), ("relevance", (d,)), ("center", (d,))):
+        if name != "center" or parts[name] is not None:
+            parts[name] = _floats(parts, name, shape, "metric.")
+    return Metric(**parts | {"columns": _columns_from_file(parts["columns"], d)})
 
 
-def _floats(arrays: dict[str, np.ndarray], name: str, shape: tuple[int, ...]) -> np.ndarray:
-    """An array of finite floats in C order, of this shape."""
+def _floats(
+    arrays: Mapping[str, np.ndarray], name: str, shape: tuple[int, ...], of: str = ""
+) -> np.ndarray:
+    """An array of finite numbers of this shape, as floats in C order."""
     array = arrays[name]
     _require(
-        array.shape == shape and array.dtype.kind == "f" and bool(np.isfinite(array).all()),
-        f"{name} must be finite floats of shape {shape}; got shape {array.shape} of {array.dtype}",
+        array.shape == shape and array.dtype.kind in "fiu",
+        f"{of}{name} must be finite floats of shape {shape}; got shape {array.shape} of "
+        f"{array.dtype}",
     )
+    check_finite(array, of + name)
     return np.ascontiguousarray(array, dtype=np.float64)
 
 

@@ -240,12 +240,13 @@ def pose(
     ratio_bounds: object = RATIO_BOUNDS,
     backend: Backend = "auto",
     evidence: bool = True,
+    fitted: bool = True,
     one: bool = True,
 ) -> Question:
     """Check the arguments of a call.
 
-    `k` stands for a single one; `evidence` says that the graph must have one, `one` that there is
-    nothing to choose from.
+    `k` stands for a single one; `evidence` says that the graph must have one, `fitted` that sigmas
+    are wanted if not given, `one` that there is nothing to choose from.
     """
     graphs = _check_graphs(graph, evidence, one)
     metrics = _check_metrics(metric, one)
@@ -261,13 +262,13 @@ def pose(
     check_width(int(asked[-1]), most, "k" if k is not None else "ks" if ks is not None else "k_max")
     targets = encode(y, n, task, formulation, center, X)
     sigmas, bounds = check_sigmas(sigma0, sigma2), check_ratio_bounds(ratio_bounds)
-    if evidence:
+    if evidence or fitted:
         _check_range(bounds, sigmas, targets)
-        if sigmas is None and targets.norm == 0.0:
-            raise ValueError(
-                "y must vary: all its values are equal, so that the evidence grows without end as "
-                "sigma0 does; give sigma0 and sigma2 to compute it at fixed values"
-            )
+    if evidence and sigmas is None and targets.norm == 0.0:
+        raise ValueError(
+            "y must vary: all its values are equal, so that the evidence grows without end as "
+            "sigma0 does; give sigma0 and sigma2 to compute it at fixed values"
+        )
     return Question(
         rankings, graphs, targets, asked, bounds, sigmas, backend, bool(center), free_memory()
     )
@@ -307,7 +308,8 @@ def _check_range(
     least, largest = _RATIOS
     if not (least <= bounds[0] and bounds[1] <= largest):
         raise ValueError(
-            f"ratio_bounds must lie within {least:g} to {largest:g} for an evidence; got {bounds}"
+            f"ratio_bounds must lie within {least:g} to {largest:g} for an evidence and for fitted "
+            f"sigmas; got {bounds}"
         )
     if sigmas is not None:
         _check_sigma_range(*sigmas, targets)

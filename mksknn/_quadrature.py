@@ -105,6 +105,20 @@ class _Density:
         # it bends by no more than m n / 8, so that nothing is narrower than this
         self.width = 2.0 / math.sqrt(self.half)
 
+    @property
+    def flat(self) -> bool:
+        """Whether the bounds are so close that the density is the same on all of the range.
+
+        Neither of its two terms changes by more than m n / 2 for each unit of t. The ends may even
+        have one logarithm, rounded.
+        """
+        return self.half * (self.ceiling - self.bottom) <= _ERROR
+
+    @property
+    def log_range(self) -> float:
+        """The log of the length of the range of t; 0 where it is `flat`, and taken to be one."""
+        return 0.0 if self.flat else math.log(self.ceiling - self.bottom)
+
     def of(self, t: np.ndarray, logdets: np.ndarray) -> np.ndarray:
         """The log density at t, given the log-determinants there."""
         q, s = self.profile.roughness, self.profile.norm
@@ -125,7 +139,9 @@ def slice_graph(problem: Problem, k: int, floor: float = -math.inf) -> Slice | S
     if found.upper <= floor:
         return Skipped(found.upper)
     density = _Density(problem, found)
-    if isinstance(opened, _Remembered):
+    if density.flat:
+        integral = _integrate_flat(density)
+    elif isinstance(opened, _Remembered):
         integral = _integrate_few(density, opened, found)
     else:
         integral = _integrate_many(density, opened)
@@ -137,7 +153,7 @@ def slice_graph(problem: Problem, k: int, floor: float = -math.inf) -> Slice | S
         log_marginal=found.lower
         + problem.targets.sigma0_integral
         + integral.log
-        - math.log(density.ceiling - density.bottom),
+        - density.log_range,
         t=integral.t,
         share=integral.share,
         places=integral.places,
@@ -145,6 +161,14 @@ def slice_graph(problem: Problem, k: int, floor: float = -math.inf) -> Slice | S
         at_bound=bool((integral.heights[sizes == 0.0] > math.log(_PILED)).any()),
         error=integral.error + beyond,
     )
+
+
+def _integrate_flat(density: _Density) -> _Integral:
+    """The mean over a range on which the density does not change: what it is at the peak."""
+    ends = density.bottom, density.ceiling
+    error = density.half * (ends[1] - ends[0]) + density.noise
+    peak, both = np.array([density.peak]), np.array([0.0, 1.0])
+    return _Integral(peak, np.ones(1), np.array(ends), both, 0.0, error, ends, np.zeros(2))
 
 
 # ---------------------------------------------------------------------------------------------

@@ -405,8 +405,8 @@ class PeakSearch:
         One that is `trusted` to be the peak counts as the best if no other is higher for sure:
         between values that differ by rounding, the polynomial knows better.
         """
-        for end in self.bounds:  # as near as that, it is meant
-            ratio = end if math.isclose(ratio, end, rel_tol=1e-12) else ratio
+        end = min(self.bounds, key=lambda one: abs(ratio - one))
+        ratio = end if math.isclose(ratio, end, rel_tol=1e-12) else ratio  # that is meant
         ratio = min(max(ratio, self.bounds[0]), self.bounds[1])
         place, curve = self.curve.place(ratio), self.curve
         if place not in curve.v:
@@ -432,7 +432,10 @@ class PeakSearch:
         return int(left[-1]) if len(left) else 0, int(right[0]) if len(right) else last
 
     def _bracket(self) -> bool:
-        """Values until the peak is between two of them, or at an end; False after too many."""
+        """Values until the peak is between two of them, or at an end.
+
+        False after too many, or where a visit brings nothing new: the next one would not either.
+        """
         bottom, ceiling = (self.curve.place(end) for end in self.bounds)
         self._visit(self._start)
         v, step = self.curve.place(self._start), _STEP
@@ -447,6 +450,8 @@ class PeakSearch:
                 self._visit(self._clip(known[right] + step))
             else:
                 return True
+            if len(self.curve.v) == len(known):
+                return False
             step = min(2.0 * step, _STRIDE)
         return False
 

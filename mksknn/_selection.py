@@ -164,7 +164,7 @@ def select_k(
         Fixed hyperparameters, both or neither; not with the leave-one-out criteria. By default the
         best of each k.
     ratio_bounds : tuple of float
-        The range in which sigma2/sigma0 is searched; by evidence within 1e-100 to 1e100.
+        The range in which sigma2/sigma0 is searched, within 1e-100 to 1e100.
     metric : str or Metric, or a sequence of them
         "euclidean", "manhattan", "chebyshev", "cosine" or "precomputed", or one from
         :func:`learn_metric`. Of several the criterion chooses one.
@@ -227,6 +227,7 @@ def select_k(
         metric=metric,
         backend=backend,
         evidence=by_evidence,
+        fitted=criterion != "loo",
         one=False,
     )
     found = []

@@ -6,6 +6,7 @@ checks again, and nothing behind it modifies what the caller passed.
 
 from __future__ import annotations
 
+import decimal
 import inspect
 import math
 import numbers
@@ -183,9 +184,10 @@ def _objects_to_float(array: np.ndarray, name: str, X: object) -> np.ndarray:
     for at, value in enumerate(array.ravel()):
         if isinstance(value, complex) or not isinstance(value, numbers.Real | np.bool_):
             where = _column_name(X, at % array.shape[1]) if array.ndim == 2 else ""
+            hint = _into_numbers(value, name) if where or isinstance(value, decimal.Decimal) else ""
             raise TypeError(
                 f"{name} must hold real numbers; got {show(value)} ({type(value).__name__})"
-                f"{where}{_into_numbers(value) if where else ''}"
+                f"{where}{hint}"
             )
     try:
         floats = array.astype(np.float64)
@@ -197,8 +199,10 @@ def _objects_to_float(array: np.ndarray, name: str, X: object) -> np.ndarray:
     return floats
 
 
-def _into_numbers(value: object) -> str:
-    """What to do with a column of a table that holds such a value."""
+def _into_numbers(value: object, name: str) -> str:
+    """What to do with a column of a table that holds such a value, or with decimals anywhere."""
+    if isinstance(value, decimal.Decimal):
+        return f": numpy.asarray({name}, dtype=float) makes floats of decimals"
     kind = type(value).__name__
     if kind in ("NAType", "NaTType", "NoneType"):
         return _FILL
@@ -216,7 +220,15 @@ def _into_numbers(value: object) -> str:
 
 
 def _as_array(X: object, name: str, dense: str, form: str) -> np.ndarray:
-    """Whatever NumPy takes for an array, but nothing sparse, masked or ragged."""
+    """Whatever NumPy takes for an array, but nothing sparse, masked or ragged, no digits lost."""
+    array = _plain_array(X, name, dense, form)
+    if array.dtype.kind == "f" and array is not X:
+        _check_digits_before(X, array, name)
+    return array
+
+
+def _plain_array(X: object, name: str, dense: str, form: str) -> np.ndarray:
+    """The same, but its floats may be integers that have lost digits."""
     if scipy.sparse.issparse(X):
         raise TypeError(f"{name} must be a dense array; got a sparse {type(X).__name__}{dense}")
     if count := _masked_values(X):
@@ -224,12 +236,9 @@ def _as_array(X: object, name: str, dense: str, form: str) -> np.ndarray:
             f"{name} must not have masked values; got {count} of them: drop or fill them first"
         )
     try:
-        array = np.asarray(X)
+        return np.asarray(X)
     except ValueError as error:
         raise ValueError(f"{name} must {form} {show(X)}") from error
-    if array.dtype.kind == "f" and array is not X:
-        _check_digits_before(X, array, name)
-    return array
 
 
 def _masked_values(X: object, depth: int = 2) -> int:
@@ -513,21 +522,22 @@ _CLASSES = 50  # more than that are hardly ever classes that are known by a numb
 
 
 def _warn_of_values(labels: np.ndarray) -> None:
-    """Say once that whole numbers or dates look like values: many, or most of them there once."""
+    """Say once that numbers or dates look like values: many, or most of them there once."""
     global _warned_of_values
     if _warned_of_values or len(labels) < _MANY:
         return
     kind = labels.dtype.kind
-    dates = kind in "Mm"
-    if kind == "O" and not all(isinstance(one, numbers.Integral) for one in labels):
-        return
-    if kind not in "MmiuO":
+    if kind in "Mm":
+        what, make = "dates", "make numbers of them"
+    elif kind in "iu" or (kind == "O" and all(isinstance(one, numbers.Integral) for one in labels)):
+        what, make = "whole numbers", 'pass task="regression" or floats'
+    elif kind == "O" and all(isinstance(one, numbers.Number) for one in labels):
+        what, make = "numbers", "pass numpy.asarray(y, dtype=float)"
+    else:
         return
     _, counts = np.unique(labels, return_counts=True)
     if len(counts) <= _CLASSES and 2 * int((counts == 1).sum()) <= len(labels):
         return
-    what = "dates" if dates else "whole numbers"
-    make = "make numbers of them" if dates else 'pass task="regression" or floats'
     warn(
         f"y holds {len(counts)} different {what} at {len(labels)} points, and each is taken for a "
         f"class. If they are values to predict, {make}; if they are labels, "
@@ -560,7 +570,13 @@ def warn(message: str) -> None:
 
 def _as_targets(y: object) -> np.ndarray:
     form = "have one entry, or one row of outputs, for each point; got a ragged"
-    array = _as_array(y, "y", ": use .toarray()", form)
+    array = _plain_array(y, "y", ": use .toarray()", form)
+    if array.dtype.kind == "f" and array is not y:
+        whole = _whole_numbers(y)
+        if whole is None:
+            _check_digits_before(y, array, "y")
+        else:
+            array = whole
     # Objects are common ground: categories are classes whatever they hold, NumPy would turn a NaN
     # or a number among text into text, and pandas and NumPy have further types for text.
     categories = str(getattr(y, "dtype", "")) == "category"
@@ -568,6 +584,22 @@ def _as_targets(y: object) -> np.ndarray:
     if categories or listed_text or array.dtype.kind not in "fiubOUScMm":
         array = np.asarray(y, dtype=object)
     return array
+
+
+def _whole_numbers(y: object) -> np.ndarray | None:
+    """A list of whole numbers of which NumPy has made floats, as it does where no signed and no
+    unsigned type holds all of them, or where they are of both kinds.
+    """
+    if not isinstance(y, list | tuple):
+        return None
+    given = np.asarray(y, dtype=object)
+    if not given.size or not all(isinstance(one, numbers.Integral) for one in given.ravel()):
+        return None
+    whole = [int(one) for one in given.ravel()]
+    for kind in (np.int64, np.uint64):
+        if np.iinfo(kind).min <= min(whole) and max(whole) <= np.iinfo(kind).max:
+            return np.array(whole, kind).reshape(given.shape)
+    return np.array(whole, dtype=object).reshape(given.shape)
 
 
 def _check_values(array: np.ndarray) -> np.ndarray:
@@ -596,7 +628,9 @@ def _check_labels(array: np.ndarray) -> np.ndarray:
             "without one"
         )
     if array.dtype.kind == "O" and all(isinstance(label, str) for label in array):
-        array = array.astype(str)
+        text = array.astype(str)
+        if (text == array).all():  # NumPy's text has no NULs at its end
+            array = text
     try:
         distinct = np.unique(array)
     except (TypeError, ValueError):
@@ -619,10 +653,13 @@ def _missing(labels: np.ndarray) -> np.ndarray:
 
 
 def _is_missing(label: object) -> bool:
-    """None, and what is not equal to itself: NaN, NaT; pandas.NA will not even say."""
+    """None, and what is not equal to itself: NaN, NaT.
+
+    pandas.NA and the signaling NaN of decimal will not even say.
+    """
     try:
         return label is None or bool(label != label)
-    except TypeError:
+    except (TypeError, ArithmeticError):
         return True
     except ValueError:  # an array
         return False

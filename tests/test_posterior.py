@@ -11,6 +11,7 @@ from posing import lower_laplacian, pairs_of, problem_of
 
 import mksknn
 from mksknn import _quadrature
+from mksknn._cholmod import cholmod
 from mksknn._determinants import Determinants, Spectrum
 from mksknn._enclosures import enclose_opened
 from mksknn._problem import Profile
@@ -679,6 +680,7 @@ def test_repr_is_readable():
         (ValueError, "graph", {"graph": "knn"}),
         (ValueError, "graph", {"graph": "both"}),
         (ValueError, "graph", {"graph": "both", "weights": "loo_log"}),
+        (ValueError, "ratio_bounds", {"ratio_bounds": (5e-324, 1e308), "weights": "loo_log"}),
         (ValueError, "metric", {"metric": []}),
         (ValueError, "metric", {"metric": ["euclidean", "precomputed"]}),
         (ValueError, "metric", {"metric": ["euclid"]}),
@@ -737,3 +739,26 @@ def test_tiny_leave_one_out():
     found = mksknn.posterior(X, y, weights="loo_log", graph="knn")
     _, weight, _ = naive.loo_log_weights(X, y, graph="knn")
     np.testing.assert_allclose(found.probability, weight, rtol=1e-6)
+
+
+@pytest.mark.parametrize("backend", ["lapack", "superlu", "cholmod"])
+@pytest.mark.parametrize("width", [0.0, 1e-13])
+@pytest.mark.parametrize("kind", ["classes", "values"])
+def test_bounds_that_are_nearly_one_ratio(kind, width, backend):
+    if backend == "cholmod" and cholmod() is None:
+        pytest.skip("scikit-sparse is not installed")
+    X, y = make(60, kind=kind)
+    bounds = 0.3, max(0.3 * (1.0 + width), math.nextafter(0.3, 1.0))
+    options = {"ratio_bounds": bounds, "backend": backend}
+    curve = mksknn.evidence_curve(X, y, ks=[3, 5, 8], **options)
+    dense = mksknn.evidence_curve(X, y, ks=[3, 5, 8], **options | {"backend": "lapack"})
+    np.testing.assert_allclose(curve.log_evidence, dense.log_evidence, rtol=1e-12)
+    np.testing.assert_allclose(curve.sigma2, dense.sigma2, rtol=1e-12)
+    assert curve.at_bound.all()
+    best, found = mksknn.select_k(X, y, **options), mksknn.posterior(X, y, **options)
+    assert best.certified and best.at_bound and best.k == found.best_k
+    assert found.ratio_interval == pytest.approx((0.3, 0.3), rel=1e-9)
+    # sigma0 integrated out at this ratio, for every k
+    extra = problem_of(X, y).targets.sigma0_integral
+    at = int(np.argmax(found.probability))
+    assert found.log_marginal[at] == pytest.approx(best.log_evidence + extra, abs=1e-9)

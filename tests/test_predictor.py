@@ -516,6 +516,9 @@ def test_compressed_members_are_refused(saved):
         mksknn.load_predictor(saved)
 
 
+TWO = {"k": [4, 5], "weight": [1.5, -0.5], "ratio": [1.0, 1.0], "inverse_sigma0": [1.0, 1.0]}
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -534,7 +537,30 @@ def test_compressed_members_are_refused(saved):
         ({"about": {"graph": "none"}}, "graph must be one of"),
         ({"about": {"metric": "none"}}, "metric must be one of"),
         ({"about": {"columns": [1, 2]}}, "columns must be text"),
+        ({"about": {"columns": "xy"}}, "columns must be text, in a list"),
+        ({"about": {"columns": ["x"]}}, "columns must be 2 names; got 1"),
         ({"about": {"flat": 1}}, "flat must be True or False"),
+        ({"about": {"binary": True}}, "binary must be False unless there are 2 classes; got 3"),
+        ({"corners": np.zeros((2, 5))}, r"corners must be finite floats of shape \(2, 2\)"),
+        ({"corners": np.zeros((2, 1))}, r"corners must be finite floats of shape \(2, 2\)"),
+        ({"corners": np.array([[1.0, 0.0], [0.0, 1.0]])}, "corners must be the lowest"),
+        ({"corners": np.array([[0.0, 0.0], [np.inf, 1.0]])}, r"finite; got corners\[1, 0\] = inf"),
+        ({"points": np.ones((40, 3))}, r"corners must be finite floats of shape \(2, 3\)"),
+        ({"radii": np.full((40, 1), np.nan)}, r"radii must be finite; got radii\[0, 0\] = nan"),
+        ({"weight": np.array([0.9])}, "weight must sum to 1; got 0.9"),
+        (
+            {name: np.array(two) for name, two in TWO.items()} | {"radii": np.ones((40, 2))},
+            "weight must be >= 0",
+        ),
+        ({"ratio": np.array([-0.5])}, "ratio must be > 0"),
+        ({"ratio": np.array([0.0])}, "ratio must be > 0"),
+        ({"ratio": np.array([-0.5]), "inverse_sigma0": None}, "ratio must be >= 0"),
+        ({"inverse_sigma0": np.array([-1.0])}, "inverse_sigma0 must be >= 0"),
+        ({"inverse_sigma0": np.array([np.inf, np.inf])}, "inverse_sigma0 must be finite floats of"),
+        ({"classes": np.array(["b", "a", "c"])}, "classes must be distinct"),
+        ({"classes": np.array(["a", "b", "b"])}, "classes must be distinct"),
+        ({"classes": np.array([1.0, 2.0, np.nan])}, "classes must be distinct"),
+        ({"classes": np.array([1j, 2j, 3j])}, "classes must be distinct"),
     ],
 )
 def test_contents_that_do_not_fit_together(saved, changes, message):
@@ -543,6 +569,74 @@ def test_contents_that_do_not_fit_together(saved, changes, message):
     seal(saved)
     with pytest.raises(ValueError, match=f"holds no consistent predictor.*{message}"):
         mksknn.load_predictor(saved)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"values": np.ones((40, 3))}, "flat must be False; got True with 3 outputs"),
+        ({"values": np.ones((40, 0))}, "values must have at least 1 column"),
+        ({"mean": np.ones(2)}, "mean must be finite floats of shape"),
+        ({"about": {"binary": True}}, "binary must be False unless there are 2 classes; got 0"),
+    ],
+)
+def test_values_that_do_not_fit_together(tmp_path, changes, message):
+    X, _ = cloud()
+    mksknn.prepare(X, X[:, 0], k=4).save(path := tmp_path / "model.npz")
+    rewrite(path, **changes)
+    seal(path)
+    with pytest.raises(ValueError, match=f"holds no consistent predictor.*{message}"):
+        mksknn.load_predictor(path)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"metric_matrix": np.ones((4, 2))}, "metric.relevance must be finite floats of shape"),
+        ({"metric_matrix": np.ones((3, 3))}, "points must have the 3 columns of metric.matrix"),
+        ({"metric_matrix": np.ones(3)}, "metric.matrix must be a matrix; got shape"),
+        ({"metric_matrix": np.full((3, 2), np.nan)}, "metric.matrix must be finite; got metric.m"),
+        ({"metric_matrix": None}, "'matrix'"),
+        ({"metric_center": np.ones(2)}, "metric.center must be finite floats of shape"),
+        ({"metric_center": np.full(3, np.inf)}, "metric.center must be finite"),
+        # the columns of points as they are given, not as they are mapped
+        ({"corners": np.zeros((2, 2))}, r"corners must be finite floats of shape \(2, 3\)"),
+        ({"about": {"columns": ["a", "b"]}}, "columns must be 3 names; got 2"),
+    ],
+)
+def test_a_learned_metric_that_does_not_fit(tmp_path, changes, message):
+    X, _ = cloud(d=3)
+    metric = learned(3, ("a", "b", "c"))
+    path = tmp_path / "model.npz"
+    mksknn.prepare(X, targets("string", len(X)), k=4, metric=metric).save(path)
+    assert mksknn.load_predictor(path).columns == ("a", "b", "c")
+    rewrite(path, **changes)
+    seal(path)
+    with pytest.raises(ValueError, match=f"holds no consistent predictor.*{message}"):
+        mksknn.load_predictor(path)
+
+
+@pytest.mark.parametrize("graph", GRAPHS)
+def test_corners_of_distances(graph, tmp_path):
+    """One for each training point: there are as many distances to a new one."""
+    X, _ = cloud(n=12)
+    D = naive.distance_matrix(X)
+    predictor = mksknn.prepare(D, X[:, 0], k=4, graph=graph, metric="precomputed")
+    predictor.save(path := tmp_path / "model.npz")
+    rewrite(path, corners=np.zeros((2, 15)))
+    seal(path)
+    with pytest.raises(ValueError, match=r"corners must be finite floats of shape \(2, 12\)"):
+        mksknn.load_predictor(path)
+
+
+def test_a_metric_of_whole_numbers_survives_a_file(tmp_path):
+    """One made by hand: what is in the file need not be floats."""
+    X, new = cloud(d=3)
+    one = np.array([1, 2, 1])
+    for center in (None, one):
+        metric = Metric("mine", np.diag(one), one, center=center)
+        predictor = mksknn.prepare(X, targets("string", len(X)), k=4, metric=metric)
+        assert_equal(again(predictor, tmp_path)(new), predictor(new))
 
 
 def test_a_failing_save_leaves_the_old_file(saved, monkeypatch):

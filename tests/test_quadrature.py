@@ -87,6 +87,24 @@ def test_the_mean_of_one_over_r(backend, lowest):
     assert max(shares) > 0.9
 
 
+@pytest.mark.parametrize("low", [1e-100, 0.3, 9e99])
+@pytest.mark.parametrize("width", [0.0, 1e-15, 1e-13, 1e-11, 1e-9])
+@pytest.mark.parametrize("backend", ["superlu", "lapack"])
+def test_bounds_without_room_between_them(backend, width, low):
+    """The mean over the range is the density at its ends; their logarithms may even be equal."""
+    bounds = low, max(low * (1.0 + width), math.nextafter(low, math.inf))
+    X, y, _ = random_set(50, "binary", n=14)
+    Y, m, constant = naive.targets(y)
+    one = slice_graph(problem_of(X, y, backend=backend, ratio_bounds=bounds), 4)
+    W = naive.weights(X, 4, "symmetric")
+    expected = naive.log_marginal_of_ratio(W, Y, m, constant, np.array([math.log(low)]))[0]
+    assert one.log_marginal == pytest.approx(expected, abs=1e-8)
+    assert one.error < 1e-8 and one.at_bound
+    assert one.share.sum() == pytest.approx(1.0, abs=1e-14)
+    assert one.below[[0, -1]] == pytest.approx([0.0, 1.0], abs=1e-14)
+    np.testing.assert_allclose(one.t, math.log(low), atol=1e-8)
+
+
 @pytest.mark.uncompiled
 @pytest.mark.parametrize("lowest", [1e-14, 1e-40])
 def test_where_a_window_ends_is_foretold(lowest, monkeypatch):

@@ -359,6 +359,26 @@ def test_narrow_bounds(bounds, start):
     check_peak(spectrum, 1.0, 1.0, *bounds, start)
 
 
+@pytest.mark.uncompiled
+@pytest.mark.parametrize("low", [1e-100, 0.3, 1e50])
+@pytest.mark.parametrize("width", [0.0, 1e-15, 1e-13, 9e-13])
+def test_bounds_that_are_nearer_than_a_visit_is_to_an_end(low, width):
+    """Each visit goes to the end that is nearer, not always to the upper one."""
+    high = max(low * (1.0 + width), math.nextafter(low, math.inf))
+    spectrum = graph_spectrum(np.random.default_rng(2), 30)
+    for start in (low, math.sqrt(low) * math.sqrt(high), high):
+        ratio, calls = check_peak(spectrum, 1.0, 1.0, low, high, start)
+        assert ratio in (low, high) and calls <= 4
+
+
+def test_visits_that_bring_nothing_new_end_the_search(monkeypatch):
+    """Nothing is proven then, and the search says so."""
+    monkeypatch.setattr(PeakSearch, "_clip", lambda self, v: 1.0)
+    spectrum = graph_spectrum(np.random.default_rng(2), 30)
+    search = search_for(spectrum, 1.0, 1.0, 1e-6, 1e6, 1.0)[0].run()
+    assert not search.settled and search.upper == math.inf
+
+
 # ---------------------------------------------------------------- the ends
 
 

@@ -251,6 +251,22 @@ def test_small_sets_take_few_reductions(counted):
 # ---------------------------------------------------------------- other criteria, results
 
 
+def test_sigmas_of_a_log_score_fit_in_floats():
+    """What would make them infinite is refused; scores alone have no use for sigmas."""
+    X, y = np.arange(40.0)[:, None], np.repeat([-1.0, 1.0], 20)
+    X[20:] += 1000.0
+    options = {"graph": "mutual", "k_max": 5, "task": "regression"}
+    tiny, wide = {"ratio_bounds": (1e-30, 1.0)}, {"ratio_bounds": (5e-324, 1e308)}
+    for values, bounds, word in (
+        (1e-143 * y, tiny, "y must have a sum"),
+        (y, wide, "ratio_bounds"),
+    ):
+        with pytest.raises(ValueError, match=word):
+            mksknn.select_k(X, values, criterion="loo_log", **bounds, **options)
+        mksknn.select_k(X, values, criterion="loo", **bounds, **options)
+        assert np.isfinite(mksknn.loo_curve(X, values, **bounds, **options).log_score).all()
+
+
 @pytest.mark.parametrize("graph", ["knn", *GRAPHS])
 @pytest.mark.parametrize("criterion", ["loo", "loo_log"])
 def test_leave_one_out(criterion, graph):

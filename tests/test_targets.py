@@ -1,6 +1,8 @@
 """The table of targets: Y, m, |Y|^2 and the constant, for labels and values of every kind."""
 
 import warnings
+from decimal import Decimal
+from fractions import Fraction
 
 import naive
 import numpy as np
@@ -105,6 +107,35 @@ def test_labels_of_every_kind_are_classes(kind):
     plain = np.asarray(y).ravel().tolist()
     assert targets.classes.tolist() == sorted(set(plain))
     assert targets.classes[targets.codes].tolist() == plain
+
+
+@pytest.mark.parametrize("make", [list, lambda y: np.array(y, dtype=object), pd.Series])
+def test_labels_that_differ_by_a_null(make):
+    """NumPy's text has none at its end, and would make one class of the two."""
+    y = ["a", "a\0", "a", "b"]
+    targets = encode(make(y), 4, "auto", "auto", True)
+    assert targets.classes.tolist() == ["a", "a\0", "b"]
+    assert targets.classes[targets.codes].tolist() == y
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "dtype"),
+    [
+        (5, 2**63, np.uint64),  # a float holds both
+        (5, 2**63 + 1, np.uint64),
+        (-5, 2**63 + 1, object),
+        (5, 2**64 + 1, object),
+        (np.int64(1), np.uint64(2), np.int64),
+        (2**53, 2**53 + 1, np.int64),
+    ],
+)
+def test_lists_of_whole_numbers_are_classes_however_large(low, high, dtype):
+    """NumPy makes floats of some of them."""
+    for y in ([low, high] * 20, [[low], [high]] * 20, (high, low) * 20):
+        targets = encode(y, 40, "auto", "auto", True)
+        assert targets.formulation == "binary" and targets.classes.dtype == dtype
+        assert targets.classes.tolist() == [low, high]
+        assert targets.codes.tolist() == [int(np.ravel(one)[0] == high) for one in y]
 
 
 def test_labels_keep_their_type():
@@ -226,6 +257,9 @@ PRICES = np.arange(100, 120)
         (PRICES.astype(object), "whole numbers"),
         (PRICES.astype("datetime64[D]"), "dates .* make numbers of them"),
         (np.tile(np.arange(51), 3), "51 different whole numbers at 153 points"),
+        (pd.Series(PRICES + 0.5, dtype=object), r"20 different numbers .* pass numpy\.asarray\(y"),
+        ([Decimal(int(one)) / 10 for one in PRICES], "20 different numbers at 20 points"),
+        ([Fraction(int(one), 7) for one in PRICES], "20 different numbers"),
     ],
 )
 def test_values_that_came_as_labels_are_told_once(y, what):
@@ -244,6 +278,8 @@ def test_values_that_came_as_labels_are_told_once(y, what):
         (PRICES // 2, {}),  # two points of each
         ([f"row {one}" for one in PRICES], {}),
         (PRICES[:8], {}),  # so few may differ by chance
+        ([Decimal(int(one)) / 10 for one in PRICES // 2], {}),
+        (np.array([True, False] * 10, dtype=object), {}),
     ],
 )
 def test_labels_that_are_labels_are_taken_without_a_word(y, options):

@@ -514,6 +514,15 @@ BAD_Y = {
     "python dates": ([datetime.date(2020, 1, 1)] * 4, "regression", TypeError, [NUMBERS, "date"]),
     "None value": ([1.0, None, 2.0, 3.0], "regression", TypeError, [NUMBERS, "None"]),
     "huge integer": ([10**400, 1, 2, 3], "regression", ValueError, ["finite", "308 digits"]),
+    "decimals": (
+        [Decimal("0.2")] * 4,
+        "regression",
+        TypeError,
+        [NUMBERS, "Decimal('0.2')", "numpy.asarray(y, dtype=float)"],
+    ),
+    "signaling decimal": ([Decimal("sNaN"), Decimal(1)] * 2, "auto", ValueError, [MISSING, "sNaN"]),
+    "quiet decimal": ([Decimal(1), Decimal("NaN")] * 2, "auto", ValueError, [MISSING, "NaN"]),
+    "one huge label": ([2**63 + 1] * 2 + [0.5] * 2, "auto", ValueError, ["a float64 holds"]),
     "sparse": (scipy.sparse.eye_array(4), "auto", TypeError, ["dense", "sparse", ".toarray()"]),
 }
 
