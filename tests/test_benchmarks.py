@@ -239,7 +239,7 @@ def test_r_is_left_out_where_it_is_missing(imported, monkeypatch, capsys):
     monkeypatch.setattr(methods.shutil, "which", lambda name: None)
     monkeypatch.setattr(accuracy, "load", lambda name, most: (np.eye(30), np.tile([0, 1], 15)))
     kept = {"rows": []}
-    accuracy.run(["wine"], "5 folds", kept, lambda name: "R" in name, False, False)
+    accuracy.run(["wine"], "5x2", kept, lambda name: "R" in name, False, False)
     assert kept["rows"] == []
     assert "SKIPPED: R class::knn.cv: Rscript is missing" in capsys.readouterr().out
 
