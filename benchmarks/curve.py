@@ -13,7 +13,7 @@ from scipy.linalg.lapack import dpotrf
 from scipy.optimize import minimize_scalar
 from sklearn.datasets import load_digits
 from threadpoolctl import threadpool_limits
-from timing import THREADS, best_times, peak_memory, run, size, verdict
+from timing import THREADS, Cost, best_times, costs, peak_memory, run, size, verdict
 
 import mksknn
 from mksknn._dense import Cholesky, Tridiagonal
@@ -59,13 +59,13 @@ def by_numpy() -> list[dict]:
     n = len(X)
     sampled = list(range(1, n, max(n // 32, 1)))
     numpy_sweep(X[:60], y[:60], [1, 2])
-    times = best_times(
+    found = costs(
         size(2, 1, 1),
         sweep=lambda: numpy_sweep(X, y, sampled),
         curve=lambda: mksknn.evidence_curve(X, y),
     )
-    times |= best_times(5, select_k=lambda: mksknn.select_k(X, y))
-    sweep = times["sweep"] * (n - 1) / len(sampled)
+    found |= costs(5, select_k=lambda: mksknn.select_k(X, y))
+    sweep = Cost(found["sweep"].seconds * (n - 1) / len(sampled), found["sweep"].MB)
     print(f"(the NumPy program was timed at {len(sampled)} of {n - 1} k)")
     ours = mksknn.evidence_curve(X, y, ks=sampled).log_evidence
     off = np.abs(ours / numpy_sweep(X, y, sampled) - 1.0).max()
@@ -75,9 +75,9 @@ def by_numpy() -> list[dict]:
     return [
         verdict(
             f"{peer} / {call}, n={n:,}",
-            sweep / times[name],
+            sweep.seconds / found[name].seconds,
             at_least=goal,
-            seconds=(times[name], sweep),
+            sides=(found[name], sweep),
         )
         for name, call, goal in (("curve", "evidence_curve", None), ("select_k", "select_k", 30))
     ]

@@ -12,7 +12,7 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.neighbors import KNeighborsClassifier, NeighborhoodComponentsAnalysis
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from timing import THREADS, best_times, exponent, run, size, timed_apart, verdict
+from timing import THREADS, costs, exponent, run, size, timed_apart, verdict
 
 import mksknn
 from mksknn._learning import _MOST
@@ -43,7 +43,7 @@ def grid() -> list[dict]:
         nca = NeighborhoodComponentsAnalysis(max_iter=50, random_state=0)
         search.fit(make_pipeline(StandardScaler(), nca).fit_transform(X, y), y)
 
-    times = best_times(
+    found = costs(
         size(3, 1, 1),
         ours=lambda: mksknn.learn_metric(X, y),
         plain=lambda: search.fit(X, y),
@@ -57,8 +57,8 @@ def grid() -> list[dict]:
     return [
         verdict(
             f"{what}: mksknn / {words}",
-            times["ours"] / times[peer],
-            seconds=(times["ours"], times[peer]),
+            found["ours"].seconds / found[peer].seconds,
+            sides=(found["ours"], found[peer]),
             **goal,
         )
         for peer, (words, goal) in peers.items()

@@ -11,14 +11,12 @@ votes tie.
 
 from __future__ import annotations
 
-import time
-
 import methods
 import numpy as np
 from sklearn.datasets import load_digits
 from sklearn.model_selection import LeaveOneOut, cross_val_score
 from sklearn.neighbors import KNeighborsClassifier, NearestNeighbors
-from timing import THREADS, Missing, best_times, peak_memory, run, size, verdict
+from timing import THREADS, Cost, Missing, best_times, costs, peak_memory, run, size, verdict
 
 import mksknn
 
@@ -36,7 +34,7 @@ def every() -> dict:
         mksknn.loo_curve(X, y, graph=graph, k_max=20)  # compile
         mksknn.loo_curve(X, X[:, 20], graph=graph, k_max=20)
 
-    ours = best_times(
+    ours = costs(
         5, **{graph: lambda graph=graph: mksknn.loo_curve(X, y, graph=graph) for graph in graphs}
     )
     ranked = mksknn.neighbors(X)
@@ -45,45 +43,50 @@ def every() -> dict:
         ranking=lambda: mksknn.neighbors(X),
         scores=lambda: mksknn.loo_curve(ranked, y),
     )
-    print("mksknn, all k, seconds:", {name: round(t, 4) for name, t in ours.items()})
+    print("mksknn, all k, seconds:", {name: round(one.seconds, 4) for name, one in ours.items()})
     print("of which, knn:", {name: round(t, 4) for name, t in parts.items()})
 
     curve = mksknn.loo_curve(X, y)
     # warm up the workers
     cross_val_score(KNeighborsClassifier(), X[:100], y[:100], cv=LeaveOneOut(), n_jobs=THREADS)
-    seconds = []
+    every = []
     for k in SAMPLE:
-        start = time.perf_counter()
-        model = KNeighborsClassifier(k)
-        accuracy = cross_val_score(model, X, y, cv=LeaveOneOut(), n_jobs=THREADS).mean()
-        seconds.append(time.perf_counter() - start)
+        right: list[np.ndarray] = []
+
+        def theirs(k=k, right=right) -> None:
+            model = KNeighborsClassifier(k)
+            right.append(cross_val_score(model, X, y, cv=LeaveOneOut(), n_jobs=THREADS))
+
+        every.append(costs(1, theirs=theirs)["theirs"])
         print(
-            f"k={k:4d}: scikit-learn {seconds[-1]:6.2f} s, error {1 - accuracy:.3f}; "
+            f"k={k:4d}: scikit-learn {every[-1].seconds:6.2f} s, error {1 - right[0].mean():.3f}; "
             f"ours {curve.error[k - 1]:.3f}",
             flush=True,
         )
-    theirs = float(np.mean(seconds)) * (N - 1)
-    print(f"scikit-learn over all k, scaled from k = {SAMPLE}: {theirs:.0f} s")
-    peers = {"sklearn (scaled)": theirs}
+    scaled = float(np.mean([one.seconds for one in every])) * (N - 1)
+    print(f"scikit-learn over all k, scaled from k = {SAMPLE}: {scaled:.0f} s")
+    peers = {"sklearn (scaled)": Cost(scaled, every[-1].MB)}
     one_ranking(X[:100], y[:100])
-    peers["one ranking, errors only"] = best_times(5, call=lambda: one_ranking(X, y))["call"]
+    whole = costs(5, call=lambda: one_ranking(X, y))["call"]
+    peers["one ranking, errors only"] = whole
     off = np.abs(one_ranking(X, y) - curve.error).mean()
-    print(f"one ranking and NumPy: {peers['one ranking, errors only']:.3f} s, errors {off:.4f} off")
+    print(f"one ranking and NumPy: {whole.seconds:.3f} s, errors {off:.4f} off")
     try:
         by_r = methods.knn_cv_of_r(X, y, list(SAMPLE[:-1]))[1]
-        peers["R knn.cv (scaled)"] = by_r * (N - 1) / len(SAMPLE[:-1])
+        peers["R knn.cv (scaled)"] = Cost(by_r * (N - 1) / len(SAMPLE[:-1]))
     except Missing as why:
         print(f"SKIPPED: {why}")
     rows = []
     for graph in graphs:
-        for peer, seconds in peers.items():
+        for peer, cost in peers.items():
             if graph != "knn" and "sklearn" not in peer:
                 continue
             goal = {"at_least": GOAL} if peer == "sklearn (scaled)" else {}
             what = f"LOO and log score, all k, n={N:,}, {graph}: {peer} / mksknn"
-            both = ours[graph], seconds
-            rows.append(verdict(what, seconds / ours[graph], seconds=both, **goal))
-    return {"rows": rows, "seconds": ours | parts | peers}
+            ratio = cost.seconds / ours[graph].seconds
+            rows.append(verdict(what, ratio, sides=(ours[graph], cost), **goal))
+    seconds = {name: one.seconds for name, one in (ours | peers).items()}
+    return {"rows": rows, "seconds": seconds | parts}
 
 
 def one_ranking(X: np.ndarray, y: np.ndarray) -> np.ndarray:

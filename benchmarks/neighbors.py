@@ -16,7 +16,7 @@ import numpy as np
 from scipy.spatial import cKDTree
 from scipy.spatial.distance import cdist
 from sklearn.neighbors import NearestNeighbors
-from timing import THREADS, best_times, peak_memory, run, size, verdict
+from timing import THREADS, best_times, costs, peak_memory, run, size, verdict
 
 import mksknn
 from mksknn._neighbors import rank
@@ -75,12 +75,13 @@ def pynndescent_calls(X: np.ndarray, k: int) -> dict:
 def compare(what: str, X: np.ndarray, k: int, peers: dict, goals: dict) -> list[dict]:
     """Ours against each of the peers, all taking turns."""
     mksknn.neighbors(X[:2000], min(k, 5))
-    times = best_times(3, mksknn=lambda: mksknn.neighbors(X, k), **peers)
+    found = costs(3, mksknn=lambda: mksknn.neighbors(X, k), **peers)
     rows = []
     for peer in peers:
-        both = times["mksknn"], times[peer]
+        both = found["mksknn"], found[peer]
         goal = {"at_most": goals[peer]} if peer in goals else {}
-        rows.append(verdict(f"{what}: mksknn / {peer}", both[0] / both[1], seconds=both, **goal))
+        ratio = both[0].seconds / both[1].seconds
+        rows.append(verdict(f"{what}: mksknn / {peer}", ratio, sides=both, **goal))
     if "PyNNDescent" in peers:
         lists, true = peers["PyNNDescent"]().neighbor_graph[0], mksknn.neighbors(X, k).indices
         hits = [len(np.intersect1d(a, b)) for a, b in zip(lists[::50], true[::50])]

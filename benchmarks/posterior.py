@@ -13,16 +13,56 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
+from numba import njit
 from sets import standardise
-from timing import best_times, run, size, timed_apart, verdict
+from timing import THREADS, Cost, costs, run, size, timed_apart, verdict
 
 import mksknn
 from mksknn.datasets import load_new_thyroid, load_pima
 
 sys.path.append(str(Path(__file__).parents[1] / "tests"))
-import naive  # the sampler of the tests
+import naive  # graphs and eigenvalues, by the formulas
 
 ACCURACY = 0.01  # of p(k), total variation, that the sampler is asked for; ours is 1e-6 or better
+SCALE = 0.4  # of the proposals: what naive.metropolis has, which tests compare with
+
+
+@njit(nogil=True)
+def walk(lams, qs, n, s, m, low, high, steps, rng):
+    """Random-walk Metropolis over (k, log sigma0, log r): how often it is at each k, compiled.
+
+    A step proposes another k (any, or the next one), then a move of both numbers along the ridge of
+    constant sigma2, then one off it. The first twentieth of the steps does not count.
+    """
+    seen = np.zeros(len(qs), np.int64)
+    a, u, t = 0, np.log(m * n / (qs[0] + s)), min(max(0.0, low), high)
+    value = -np.inf
+    for step in range(steps):
+        for move in range(3):
+            b, v, w = a, u, t
+            if move == 0:
+                if rng.random() < 0.5:
+                    b = int(rng.random() * len(qs))
+                else:
+                    b = a + (1 if rng.random() < 0.5 else -1)
+            elif move == 1:
+                z = 3.0 * SCALE * rng.standard_normal()
+                v, w = u - z, t + z
+            else:
+                v += SCALE * rng.standard_normal()
+                w += SCALE * rng.standard_normal()
+            if not (0 <= b < len(qs) and low <= w <= high):
+                continue
+            r = np.exp(w)
+            logdet = n * v
+            for i in range(lams.shape[1]):
+                logdet += np.log(lams[b, i] + r)
+            new = 0.5 * m * logdet - 0.5 * np.exp(v) * (qs[b] + r * s)
+            if np.log(rng.random()) < new - value:
+                a, u, t, value = b, v, w, new
+        if step >= steps // 20:
+            seen[a] += 1
+    return seen
 
 
 def sampler() -> list[dict]:
@@ -30,29 +70,28 @@ def sampler() -> list[dict]:
 
     The error of a sampler falls with the root of its steps, so a run of `steps` tells how many a
     given accuracy takes: steps * (error / ACCURACY)^2. The sampler gets its eigenvalues for
-    nothing: only its steps are timed, by the difference of two runs.
+    nothing: only its steps are timed, on one thread, since a chain has no use for more; as many
+    chains as threads take the time divided by these.
     """
-    steps, k_max = size((40_000, 60), (5_000, 60), (50, 10))
+    steps, k_max = size((1_000_000, 60), (20_000, 60), (50, 10))
     rows = []
     sets = (("pima", load_pima(), "symmetric"), ("new thyroid", load_new_thyroid(), "mutual"))
     for name, data, graph in sets:  # p(k) is broad in both
         X, y = standardise(data.X), data.y
         options = {"ks": list(range(1, k_max + 1)), "graph": graph}
         exact = mksknn.posterior(X, y, max_skipped=0.0, **options)
-        call = partial(mksknn.posterior, X, y, **options)
-        ours = best_times(5, ours=call)["ours"]
+        found = costs(5, ours=partial(mksknn.posterior, X, y, **options))
+        given = chain(X, y, **options)
+        walk(*given, 2, np.random.default_rng(0))  # compiles
         errors, took = [], []
-        for seed in range(2):
+        for seed in range(4):
             start = time.perf_counter()
-            naive.metropolis(X, y, steps=1, seed=seed, **options)
-            middle = time.perf_counter()
-            samples = naive.metropolis(X, y, steps=steps, seed=seed, **options)
-            took.append(time.perf_counter() - middle - (middle - start))
-            seen = np.array([(samples[steps // 20 :, 0] == k).mean() for k in exact.k])
-            errors.append(0.5 * np.abs(seen - exact.probability).sum())
-        error = float(np.mean(errors))
+            seen = walk(*given, steps, np.random.default_rng(seed))
+            took.append(time.perf_counter() - start)
+            errors.append(0.5 * np.abs(seen / seen.sum() - exact.probability).sum())
+        error = float(np.sqrt(np.mean(np.square(errors))))
         needed = steps * (error / ACCURACY) ** 2
-        seconds = float(np.mean(took)) / steps * needed
+        theirs = Cost(float(np.mean(took)) / steps * needed / THREADS)
         print(
             f"   {steps} steps are {error:.4f} off p(k), so {ACCURACY:g} takes {needed:.2g} steps"
         )
@@ -60,9 +99,21 @@ def sampler() -> list[dict]:
             f"posterior, k=1..{k_max}, {name}, {graph}, n={len(X)}: "
             f"Metropolis to {ACCURACY:g} of p(k) (scaled) / mksknn"
         )
-        row = verdict(what, seconds / ours, seconds=(ours, seconds))
+        ratio = theirs.seconds / found["ours"].seconds
+        row = verdict(what, ratio, sides=(found["ours"], theirs))
         rows.append(row | {"steps": steps, "off": error, "steps needed": needed})
     return rows
+
+
+def chain(X: np.ndarray, y: np.ndarray, ks: list[int], graph: str) -> tuple:
+    """What a walk needs to know: eigenvalues, q of each k, and sizes."""
+    D = naive.distance_matrix(X, "euclidean")
+    Y, m, _ = naive.targets(y, "auto", "auto", True)
+    graphs = [naive.weights(D, k, graph, "precomputed") for k in ks]
+    lams = np.array([naive.spectrum(W) for W in graphs])
+    qs = np.array([naive.roughness(W, Y) for W in graphs])
+    low, high = np.log(naive.RATIO_BOUNDS)
+    return lams, qs, len(X), float(np.sum(Y**2)), m, low, high
 
 
 def memory_and_time() -> list[dict]:

@@ -12,7 +12,7 @@ import pickle
 
 import numpy as np
 from sklearn.neighbors import KNeighborsClassifier
-from timing import best_times, run, size, verdict
+from timing import best_times, costs, run, size, verdict
 
 import mksknn
 
@@ -45,13 +45,14 @@ def one_row(n: int, d: int) -> list[dict]:
     peers = {name: KNeighborsClassifier(K, algorithm=name).fit(X, y) for name in ALGORITHMS}
     calls = {graph: lambda one=one: one(X_new) for graph, one in ours.items()}
     calls |= {name: lambda one=one: one.predict_proba(X_new) for name, one in peers.items()}
-    times = best_times(100, **calls)
-    best = min(ALGORITHMS, key=times.get)
+    found = costs(100, **calls)
+    best = min(ALGORITHMS, key=found.get)
     rows = []
     for graph in GRAPHS:
         what = f"one row, {graph}, {n:,} x {d}, k={K}: mksknn / sklearn {best}"
-        both = times[graph], times[best]
-        rows.append(verdict(what, both[0] / both[1], at_most=1.5, seconds=both))
+        both = found[graph], found[best]
+        ratio = both[0].seconds / both[1].seconds
+        rows.append(verdict(what, ratio, at_most=1.5, sides=both))
     return rows
 
 
@@ -66,13 +67,14 @@ def batch(n: int, d: int, algorithm: str) -> list[dict]:
         calls[f"predict {graph}"] = lambda graph=graph: mksknn.predict(
             X, y, X_new, k=K, graph=graph
         )
-    times = best_times(5, **calls)
+    found = costs(5, **calls)
     rows = []
     for kind, at_most in (("prepared", 1.0), ("predict", 2.5)):
         for graph in GRAPHS:
             what = f"{kind}, {graph}, {n:,} x {n:,}, d={d}, k={K}: mksknn / sklearn {algorithm}"
-            both = times[graph if kind == "prepared" else f"predict {graph}"], times[algorithm]
-            rows.append(verdict(what, both[0] / both[1], at_most=at_most, seconds=both))
+            both = found[graph if kind == "prepared" else f"predict {graph}"], found[algorithm]
+            ratio = both[0].seconds / both[1].seconds
+            rows.append(verdict(what, ratio, at_most=at_most, sides=both))
     return rows
 
 

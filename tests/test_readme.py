@@ -132,6 +132,20 @@ def test_where_we_lose_is_said(results):
     )
 
 
+@pytest.mark.parametrize("fresh", [False, True])
+def test_every_set_on_which_we_lose_has_a_reason(fresh):
+    """By hand, after a look at the set: of what is stored, and of no set on which we do not."""
+    lost = set()
+    for task, scores in {
+        "classification": ("error", "log_loss"),
+        "regression": ("rmse", "nlpd"),
+    }.items():
+        for what in scores:
+            lines = report.losses(report.Scores(task, fresh), what)
+            lost |= set(re.findall(r"^- ([\w-]+): ", lines, re.M))
+    assert lost and lost <= report.WHY.keys()
+
+
 def test_a_table_for_each_set(results):
     rows = [scored(name, "evidence", 0.2, 0.5) for name in "ab"]
     values = {"rmse": 12.3456, "nlpd": 1.0, "coverage": 0.9, "task": "regression"}
