@@ -50,7 +50,8 @@ def enclose(
     Below `floor` it need not be known any better. The triangles of the graph may be known, and a
     ratio near the peak.
     """
-    opened = open_graph(problem.pairs, k, problem.plan, problem.values)
+    values = problem.values(whole=floor == -math.inf)
+    opened = open_graph(problem.pairs, k, problem.plan, values)
     return enclose_opened(problem, k, opened, floor, start, triangles)
 
 

@@ -192,7 +192,7 @@ def evaluate_all(problem: Problem, executor: Executor | None, progress: bool) ->
         problem.for_workers(),
         chunks,
         executor=executor,
-        threads=problem.plan.side_by_side(problem.ks, problem.values),
+        threads=problem.plan.side_by_side(problem.ks, problem.values(whole=True)),
         progress=progress,
     )
     return [one for chunk in found for one in chunk]

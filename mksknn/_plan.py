@@ -37,12 +37,15 @@ _ASIDE = 20_000
 # 122 and 125 at 600.
 _WORK, _BOUNDS = 100_000, 1_000
 _DENSE_BYTES = 10.0  # an n x n matrix of doubles and some room
-# One reduction took as long as 5 to 8 Cholesky factorizations for n = 300 to 1,500, and a search
-# over r takes 6 to 7 of those, with more work around them than a small matrix is worth.
-_REDUCE_SIZE, _REDUCTION = 800, 10
-# Ratios that are asked for: at fixed sigmas, in a search over r, and to integrate over r (61 to 110
-# of a sparse graph).
-ONE, SEARCH, INTEGRAL = 1, 7, 100
+# One reduction takes as long as 4.7 Cholesky factorizations for n = 300 to 1,500, 13 at 2,500: the
+# matrix has left the cache. Two at once lose nothing to each other, as factorizations do where the
+# cores share their arithmetic. Milliseconds of one k of a curve on two threads, by six to seven
+# factorizations and by a reduction: n = 700 20 and 8, 1,000 43 and 20, 1,500 138 and 60, 1,797 258
+# and 120, 2,040 208 and 190. With a floor, one or two factorizations are often enough.
+_REDUCE_SIZE, _REDUCE_WHOLE, _REDUCTION = 800, 1_800, 10
+# Ratios that are asked for: at fixed sigmas, in a search that may end at a floor, in a whole one,
+# and to integrate over r (61 to 110 of a sparse graph).
+ONE, SEARCH, WHOLE, INTEGRAL = 1, 2, 7, 100
 # Against one reduction, the many factorizations of an integral must be small, and each takes as
 # long as so many multiplications before it has done one. CPU seconds of one k by LAPACK and by
 # CHOLMOD, in the plane, on a busy machine: n = 700 0.04 and 0.16 to 0.45 (k = 5 to 40), 1,000 0.1
@@ -67,7 +70,9 @@ class Plan:
 
     def reduces(self, values: int) -> bool:
         """Whether LAPACK reduces a matrix once for all of so many ratios."""
-        return values > (1 if self.n <= _REDUCE_SIZE else _REDUCTION)
+        if self.n <= _REDUCE_SIZE:
+            return values > ONE
+        return values >= (WHOLE if self.n <= _REDUCE_WHOLE else _REDUCTION)
 
     def side_by_side(self, ks: np.ndarray, values: int) -> bool:
         """Whether several k at once keep the threads busy, if so many ratios are asked of each.

@@ -28,7 +28,7 @@ from ._names import (
     Task,
 )
 from ._neighbors import Neighbors, Ranking, check_ranked_by, check_width
-from ._plan import ONE, SEARCH, Orders, Plan, make_plan
+from ._plan import ONE, SEARCH, WHOLE, Orders, Plan, make_plan
 from ._targets import Targets, encode
 from ._validation import check_k, check_ks, check_ratio_bounds, check_sigmas, free_memory, one_of
 
@@ -142,10 +142,13 @@ class Problem:
     plan: Plan
     ranking: Ranking | None  # None at a worker
 
-    @property
-    def values(self) -> int:
-        """How many determinants of a graph the evidence of one k takes."""
-        return SEARCH if self.sigmas is None else ONE
+    def values(self, whole: bool = False) -> int:
+        """How many determinants of a graph the evidence of one k takes: without a floor, below
+        which nobody asks any more, it is the whole search.
+        """
+        if self.sigmas is not None:
+            return ONE
+        return WHOLE if whole else SEARCH
 
     @property
     def ratio(self) -> float:

@@ -85,7 +85,7 @@ class Standing:
         self._percent = -1
         self._told: dict[int, tuple[float, float]] = {}
         # a reduction is as cheap as what could be foretold
-        self.foretells = problem.sigmas is None and not problem.plan.reduces(problem.values)
+        self.foretells = problem.sigmas is None and not problem.plan.reduces(problem.values())
         self._triangles = Triangles(problem.pairs)
         self._rank()
 
@@ -244,7 +244,7 @@ class Standing:
             [(k, self._triangles.known(k), self._peak_beside(k)) for k in ks.tolist()],
             executor=self.executor,
             progress=self.progress,
-            threads=problem.plan.side_by_side(ks, problem.values),
+            threads=problem.plan.side_by_side(ks, problem.values()),
         )
         for at, one in zip(positions.tolist(), found, strict=True):
             self.note(at, one)
@@ -284,7 +284,7 @@ class Standing:
         one = int(np.argmax(self.upper[rivals])) if dense else self._sparse_anchor(ks, floor)
         if one is None:
             return False
-        by_peak = problem.plan.reduces(problem.values) and self.best in self.enclosed
+        by_peak = problem.plan.reduces(problem.values()) and self.best in self.enclosed
         at = int(rivals[one])
         if dense and by_peak and self.best not in self.anchored:
             at = self.best  # see _ABOVE

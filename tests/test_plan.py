@@ -9,7 +9,7 @@ from posing import pairs_of, problem_of
 
 import mksknn
 from mksknn._cholmod import Factor, cholmod
-from mksknn._plan import INTEGRAL, ONE, SEARCH, make_plan, open_graph, sparse_backend
+from mksknn._plan import INTEGRAL, ONE, SEARCH, WHOLE, make_plan, open_graph, sparse_backend
 from mksknn._sparse import Cholmod
 from mksknn._threads import limit_threads
 
@@ -114,6 +114,8 @@ def test_one_reduction_or_many_factorizations():
     large = pairs_of(np.random.default_rng(16).normal(size=(900, 1)), "symmetric", 2)
     plan = make_plan(large, "lapack", None)
     assert not open_graph(large, 2, plan, SEARCH).free_ratios
+    assert open_graph(large, 2, plan, WHOLE).free_ratios
+    assert not replace(plan, n=2_000).reduces(WHOLE)
     assert open_graph(large, 2, plan, INTEGRAL).free_ratios
 
 
