@@ -32,7 +32,9 @@ if TYPE_CHECKING:
 _K_LABEL = "k, number of neighbours"
 _UNBOUNDED = "no maximum: ratio at a bound"
 _NO_GRAPH = "no better than no graph"
-_LEGEND: dict[str, Any] = {"framealpha": 0.6, "edgecolor": "none"}  # both curves and text are seen
+# Curves and text are both seen. "best" is what matplotlib takes anyway; not told so, it warns where
+# the choice took a second, as on a busy machine.
+_LEGEND: dict[str, Any] = {"framealpha": 0.6, "edgecolor": "none", "loc": "best"}
 _DOTS: dict[str, Any] = {"s": 22, "edgecolors": "white", "linewidths": 0.6}
 _MARKED = 60  # up to so many k, each one gets a dot or a bar of its own
 _SIGNS = "os^Dv<>p"  # of points; colours come again after eight classes, with another sign
@@ -524,7 +526,7 @@ def _draw_regions(
         sign = _SIGNS[c // len(_COLOURS) % len(_SIGNS)]
         ax.scatter(x, y, color=colours[c], label=name, zorder=3, marker=sign, **_DOTS)
     if beside and len(classes) > len(_COLOURS):  # they would cover the points
-        ax.legend(**_LEGEND, loc="upper left", bbox_to_anchor=(1.0, 1.0))
+        ax.legend(**_LEGEND | {"loc": "upper left", "bbox_to_anchor": (1.0, 1.0)})
         figure: Any = ax.figure
         figure.set_figwidth(figure.get_figwidth() + 0.5 + 0.08 * max(map(len, names)))
     else:

@@ -2,6 +2,7 @@
 
 import builtins
 import dataclasses
+import itertools
 
 import matplotlib
 
@@ -110,6 +111,17 @@ def test_a_spike_does_not_flatten_the_rest():
     assert best.get_transform() == ax.get_xaxis_transform()
     ax.figure.draw_without_rendering()  # what is off the picture does not squeeze it
     assert ax.get_position().height > 0.6
+
+
+def test_a_busy_machine_draws_without_a_warning(monkeypatch):
+    """Matplotlib warns of a legend that took it a second: here every look at the clock takes two."""
+    seconds = itertools.count(0.0, 2.0)
+    X, y = two_clusters()
+    for ax in (mksknn.plot_curve(mksknn.evidence_curve(X, y)), mksknn.plot_decision(X, y, k=3)):
+        with monkeypatch.context() as patch:
+            patch.setattr("time.perf_counter", lambda: next(seconds))
+            patch.setattr("warnings.warn", pytest.fail)
+            ax.figure.canvas.draw()
 
 
 def test_a_second_curve_brings_points_back_into_the_picture():
