@@ -114,7 +114,7 @@ def test_a_spike_does_not_flatten_the_rest():
 
 
 def test_a_busy_machine_draws_without_a_warning(monkeypatch):
-    """Matplotlib warns of a legend that took it a second: here every look at the clock takes two."""
+    """Matplotlib warns of a legend that took it a second; here every look at the clock does."""
     seconds = itertools.count(0.0, 2.0)
     X, y = two_clusters()
     for ax in (mksknn.plot_curve(mksknn.evidence_curve(X, y)), mksknn.plot_decision(X, y, k=3)):
