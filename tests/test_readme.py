@@ -111,7 +111,8 @@ def test_where_we_lose_is_said(results):
         rows += [scored(name, "k-NN by CV", 0.2, 0.2, **folds)]
         folds = {"folds": {"error": [0.1, 0.5], "log_loss": [0.3, 0.3]}}
         rows += [scored(name, method, ours, ours, **folds) for method in ("evidence", "learned")]
-    rows += [scored("d", method, 0.4, 0.4, fresh=True) for method in ("k-NN by CV", "learned")]
+    rows += [scored("d", method, 0.4, 0.4, fresh=True) for method in ("k-NN by CV", "GP")]
+    rows += [scored("d", "learned", 0.5, 0.5, fresh=True)]
     rows += [scored("d", method, 0.3, 0.3, protocol="noise") for method in ("learned", "averaged")]
     values = {"rmse": 2.0, "nlpd": 1.0, "coverage": 0.9, "task": "regression"}
     value_rows = [scored("e", method, 0, 0) | values for method in ("linear", "learned")]
@@ -125,7 +126,10 @@ def test_where_we_lose_is_said(results):
     page = report.page()
     assert "| mksknn, the k of highest evidence | 2 | 2 | 2 |" in page
     assert "- b: k-NN, CV 0.200, ours 0.300 (better in 1 of 2 folds)." in page
-    assert page.count("| 40.0% | 0.400 |") == 2 and "had no part in the design" in page
+    assert "On 1 others, which had no part in that, error and log-loss" in words
+    assert "are 50.0% and 0.500, against 40.0% and 0.400 of the Gaussian process." in words
+    fresh = page.partition("### Sets that had no part in the design")[2]
+    assert fresh.count("| 40.0% | 0.400 |") == 2 and fresh.count("- d: k-NN, CV 0.400, ours") == 2
     assert "### d" in report.set_by_set().partition("had no part")[2]
     assert (
         "| 1 sets, ten columns of noise added | 0.300 | 0.300 | 0.300 | 0.300 |" in report.learned()
