@@ -4,7 +4,7 @@
     python benchmarks/accuracy.py --protocol 5x2         only that
     python benchmarks/accuracy.py --methods peers        only those of others ("ours": only ours)
     python benchmarks/accuracy.py --sets wine tae --methods learned --again
-    python benchmarks/accuracy.py --quick                three small sets, not stored
+    python benchmarks/accuracy.py --quick                four small sets, not stored
     python benchmarks/accuracy.py --table                what is stored, on the screen
 
 5 x 2 means two halves, each predicted from the other, with the seeds 0 to 4. Every set has at most
@@ -27,8 +27,6 @@ from __future__ import annotations
 import argparse
 import functools
 import json
-import shutil
-import tempfile
 import time
 import warnings
 
@@ -37,7 +35,7 @@ import pandas as pd
 from methods import OURS, PEERS, Fitted
 from sets import CLASSES, FRESH, VALUES, load
 from sklearn.model_selection import KFold, StratifiedKFold
-from timing import BUSY, RESULTS, Missing, at_start, verdict
+from timing import BUSY, RESULTS, Missing, at_start, put, verdict
 
 from mksknn._threads import limit_threads, one_thread_each
 
@@ -162,11 +160,9 @@ def write(stored: dict) -> None:
     # rows of methods that are no more go with them
     kept = [r for r in stored["rows"] if r["method"] in methods_of(r["task"], r["protocol"])]
     stored["rows"] = sorted(kept, key=_place)
-    with tempfile.NamedTemporaryFile("w", dir=STORE.parent, delete=False) as file:
-        rows = ",\n".join(" " + json.dumps(row) for row in stored["rows"])
-        goals = json.dumps(stored.get("goals", []), indent=1)
-        file.write(f'{{"rows": [\n{rows}\n],\n"goals": {goals}}}\n')
-    shutil.move(file.name, STORE)
+    rows = ",\n".join(" " + json.dumps(row) for row in stored["rows"])
+    goals = json.dumps(stored.get("goals", []), indent=1)
+    put(STORE, f'{{"rows": [\n{rows}\n],\n"goals": {goals}}}\n')
 
 
 def goals(rows: list[dict]) -> list[dict]:
@@ -295,7 +291,7 @@ def run(
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0], allow_abbrev=False)
     parser.add_argument("--quick", action="store_true", help="a few small sets, not stored")
     parser.add_argument("--smallest", action="store_true", help="40 rows, one fold, not stored")
     parser.add_argument("--protocol", nargs="+", choices=PROTOCOLS, default=PROTOCOLS)
@@ -315,9 +311,9 @@ def main() -> None:
     sets = asked.sets or (QUICK if asked.quick else CLASSES + VALUES + FRESH)
     protocols = asked.protocol
     if asked.smallest:
-        sets, folds, most, protocols = ["iris", "friedman1"], 1, 40, ["5 folds", "noise"]
+        sets, folds, most, protocols = ["iris", "friedman1"], 1, 40, ["5x2", "noise"]
     elif asked.quick:
-        folds, most, protocols = 2, 150, ["5 folds"]
+        folds, most, protocols = 2, 150, ["5x2"]  # the one of all methods
     else:
         folds, most = None, 500
     if not asked.table:

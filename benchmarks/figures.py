@@ -22,6 +22,7 @@ COLOURS = {
     "k-NN by CV": "#b3541e",
     "k-NN by CV, log-loss": "#d4763f",
     "NCA, k-NN by CV": "#d99a2b",
+    "NCA, k-NN by CV, log-loss": "#e3bb72",
     "R class::knn.cv": "#8c6d46",
     "random forest": "#3a7d44",
     "GP": "#7b4fa3",
@@ -33,7 +34,7 @@ COLOURS = {
     "learned": "#0b3c75",
     "learned, posterior": "#2a4f9e",
 }
-MARKERS = {name: "o" if name in OURS else marker for name, marker in zip(METHODS, "sp^vDPXoooooo")}
+MARKERS = {name: "o" if name in OURS else marker for name, marker in zip(METHODS, "sp^>vDPXoooooo")}
 
 
 def short(method: str) -> str:

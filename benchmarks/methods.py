@@ -26,6 +26,7 @@ from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 from sklearn.gaussian_process import GaussianProcessClassifier, GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
 from sklearn.linear_model import LogisticRegressionCV, RidgeCV
+from sklearn.metrics import get_scorer
 from sklearn.model_selection import (
     GridSearchCV,
     KFold,
@@ -61,8 +62,11 @@ class Fitted:
 
 
 def _inner(y: np.ndarray):
-    folds = StratifiedKFold if y.dtype.kind == "i" else KFold
-    return folds(10, shuffle=True, random_state=0)
+    """Ten folds; fewer only where a class has fewer members, which a fold would then lack."""
+    if y.dtype.kind != "i":
+        return KFold(10, shuffle=True, random_state=0)
+    folds = max(2, min(10, int(np.bincount(y).min())))
+    return StratifiedKFold(folds, shuffle=True, random_state=0)
 
 
 def _grid(y: np.ndarray) -> dict[str, list]:
@@ -93,25 +97,53 @@ def knn_by_log_loss(X, y):
     return knn_by_cv(X, y, "neg_log_loss")
 
 
-def nca_knn(X, y):
+_components: dict[tuple, tuple] = {}
+
+
+def _learned_once(memory: dict[tuple, tuple], X, y, learn: Callable) -> tuple:
+    """What is learned from these rows, and the processor seconds it took, for several methods."""
+    key = X.tobytes(), y.tobytes()
+    if key not in memory:
+        if len(memory) == 10:  # the folds of a set, which a method goes through before the next one
+            memory.pop(next(iter(memory)))
+        start = time.process_time()
+        found = learn(X, y)
+        memory[key] = found, time.process_time() - start
+    return memory[key]
+
+
+def _neighbourhood_components(X, y) -> tuple:
+    """Of each inner fold, as (points, labels, points held out, labels), and of all rows."""
+
+    def learn(A, b):
+        nca = NeighborhoodComponentsAnalysis(max_iter=50, random_state=0)
+        return make_pipeline(StandardScaler(), nca).fit(A, b)
+
+    folds = []
+    for train, test in _inner(y).split(X, y):
+        inner = learn(X[train], y[train])
+        folds.append((inner.transform(X[train]), y[train], inner.transform(X[test]), y[test]))
+    return folds, learn(X, y)
+
+
+def nca_knn(X, y, scoring="accuracy"):
     """Neighbourhood components, then k and weights; both inside the inner folds.
 
     By hand, so that the components of a fold are learned once for all k.
     """
-
-    def components(A, b):
-        nca = NeighborhoodComponentsAnalysis(max_iter=50, random_state=0)
-        return make_pipeline(StandardScaler(), nca).fit(A, b)
-
+    (folds, outer), before = _learned_once(_components, X, y, _neighbourhood_components)
+    start, score = time.process_time(), get_scorer(scoring)
     tried = [KNeighborsClassifier(**one) for one in ParameterGrid(_grid(y))]
-    right = np.zeros(len(tried))
-    for train, test in _inner(y).split(X, y):
-        inner = components(X[train], y[train])
-        A, B = inner.transform(X[train]), inner.transform(X[test])
-        right += [model.fit(A, y[train]).score(B, y[test]) for model in tried]
-    outer = components(X, y)
-    best = tried[int(np.argmax(right))].fit(outer.transform(X), y)
-    return Fitted(lambda A: best.predict_proba(outer.transform(A)))
+    scores = np.zeros(len(tried))
+    for A, b, B, c in folds:
+        scores += [score(model.fit(A, b), B, c) for model in tried]
+    best = tried[int(np.argmax(scores))].fit(outer.transform(X), y)
+    seconds = before + time.process_time() - start
+    return Fitted(lambda A: best.predict_proba(outer.transform(A)), seconds)
+
+
+def nca_knn_by_log_loss(X, y):
+    return nca_knn(X, y, "neg_log_loss")
 
 
 def _run_r(X, y, ks, *more, A=None) -> list[str]:
@@ -267,19 +299,8 @@ def averaged(X, y):
 _metrics: dict[tuple, tuple] = {}
 
 
-def _metric(X: np.ndarray, y: np.ndarray) -> tuple:
-    """The learned distance and the processor seconds it took, learned once for several methods."""
-    key = X.tobytes(), y.tobytes()
-    if key not in _metrics:
-        start = time.process_time()
-        metric = mksknn.learn_metric(X, y)
-        _metrics.clear()
-        _metrics[key] = metric, time.process_time() - start
-    return _metrics[key]
-
-
 def _learned(X, y, weights: str) -> Fitted:
-    metric, before = _metric(X, y)
+    metric, before = _learned_once(_metrics, X, y, mksknn.learn_metric)
     start = time.process_time()
     found = _ready(X, y, mksknn.posterior(X, y, weights=weights, metric=metric))
     return Fitted(found, before + time.process_time() - start)
@@ -293,6 +314,15 @@ def learned_posterior(X, y):
     return _learned(X, y, "evidence")
 
 
+# The mutual graph, and the better of both: for whether another graph should be the default.
+GRAPHS = {
+    f"{name}, {graph}": functools.partial(_scaled, choose=functools.partial(choose, graph=graph))
+    for graph in ("mutual", "auto")
+    for name, choose in {
+        "evidence": mksknn.select_k,
+        "averaged": functools.partial(mksknn.posterior, weights="loo_log"),
+    }.items()
+}
 OURS = {
     "evidence": evidence,
     "posterior": posterior,
@@ -300,12 +330,13 @@ OURS = {
     "averaged": averaged,
     "learned": learned,
     "learned, posterior": learned_posterior,
-}
+} | GRAPHS
 PEERS = {
     "classification": {
         "k-NN by CV": knn_by_cv,
         "k-NN by CV, log-loss": knn_by_log_loss,
         "NCA, k-NN by CV": nca_knn,
+        "NCA, k-NN by CV, log-loss": nca_knn_by_log_loss,
         "R class::knn.cv": r_knn_cv,
         "random forest": forest,
         "GP": gp_classifier,

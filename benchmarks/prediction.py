@@ -12,7 +12,7 @@ import pickle
 
 import numpy as np
 from sklearn.neighbors import KNeighborsClassifier
-from timing import best_times, costs, run, size, verdict
+from timing import THREADS, best_times, costs, run, size, verdict
 
 import mksknn
 
@@ -59,7 +59,7 @@ def one_row(n: int, d: int) -> list[dict]:
 def batch(n: int, d: int, algorithm: str) -> list[dict]:
     """As many new rows as training points, prepared and from nothing."""
     X, y, X_new = data(n, n, d)
-    peer = KNeighborsClassifier(K, algorithm=algorithm, n_jobs=-1).fit(X, y)
+    peer = KNeighborsClassifier(K, algorithm=algorithm, n_jobs=THREADS).fit(X, y)
     calls = {algorithm: lambda: peer.predict_proba(X_new)}
     for graph in GRAPHS:
         predictor = mksknn.prepare(X, y, k=K, graph=graph)

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.stats import rankdata, studentized_range
+from scipy.stats import friedmanchisquare, rankdata, studentized_range
 
 RESULTS = Path(__file__).parent / "results"
 DOCS = Path(__file__).parents[1] / "docs"
@@ -110,7 +110,11 @@ WORDS = (  # what the scripts' rows say -> what a reader understands
     (r"^NumPy eigvalsh for each k", "NumPy: `eigvalsh` for each k, 2 threads"),
     (r"^SciPy cdist, NumPy argsort", "SciPy's `cdist`, NumPy's `argsort`"),
     (r"^one ranking, errors only", "one ranking, votes by `cumsum`: errors only"),
-    (r"^R knn\.cv", "R's `knn.cv`: errors only"),
+    (
+        r"^one ranking a fold, 1\.\.(\d+)",
+        r"one ranking a fold, k = 1..\1, votes by `cumsum`: errors only",
+    ),
+    (r"^R knn\.cv", "R's `knn.cv`, as if threads shared the k: errors only"),
     (r"^Metropolis to ([\d.]+) of p\(k\)", r"Metropolis sampler, compiled, until p(k) is \1 off"),
     (r"^sklearn (\w+)", r"scikit-learn, `\1`"),
     (r"^sklearn", "scikit-learn"),
@@ -190,7 +194,8 @@ def speed(worst: bool) -> str:
         task = in_words(GRAPHS.sub("", task) if worst else task)
         key = (task,) if worst else (task, peer)
         if key not in chosen or ratio < chosen[key][0]:
-            line = [task, in_words(peer), duration(row["ours"]), duration(row["theirs"])]
+            known = f": {row['recall']:.0%} of them found" if "recall" in row else ""
+            line = [task, in_words(peer) + known, duration(row["ours"]), duration(row["theirs"])]
             line.append(times_as_fast(ratio))
             if not worst:
                 line += map(megabytes, row.get("memory", (None, None)))
@@ -224,6 +229,10 @@ METHODS = {  # of accuracy.json -> (what a table for each set calls them, and on
         "the same, k and weights for low log-loss",
     ),
     "NCA, k-NN by CV": ("NCA, k-NN", "scikit-learn's NCA and k-NN, by 10-fold cross-validation"),
+    "NCA, k-NN by CV, log-loss": (
+        "NCA, k-NN, log-loss",
+        "scikit-learn's NCA and k-NN, k and weights for low log-loss",
+    ),
     "R class::knn.cv": ("R `class`", "R's `class::knn`, k by leave-one-out"),
     "random forest": ("forest", "scikit-learn's random forest, 300 trees, leaves by out-of-bag"),
     "GP": ("GP", "scikit-learn's Gaussian process"),
@@ -365,6 +374,10 @@ class Scores:
         q = studentized_range.ppf(0.95, count, np.inf) / np.sqrt(2.0)
         return float(q * np.sqrt(count * (count + 1) / (6.0 * len(self.sets))))
 
+    def friedman(self, what: str) -> float:
+        """The p-value of all methods being alike, by the ranks of a score."""
+        return float(friedmanchisquare(*self.table(what).T).pvalue)
+
     def calibration_error(self, method: str) -> float:
         """How far stated probabilities are from the share that is right, over all sets."""
         return off(np.sum([self.by[name, method]["calibration"] for name in self.sets], axis=0))
@@ -405,12 +418,35 @@ def accuracy(names: tuple[str, ...] = FRONT, fresh: bool = False) -> str:
         words += (
             " *Brier* is the mean squared error of the probabilities, the *calibration error* how "
             "far the probability of the predicted class is from the share of predictions that is "
-            "right."
+            "right, in ten bins of it, the predictions on all sets together."
         )
+        if "R class::knn.cv" in scores.methods:
+            words += (
+                " R tells only the winner's share of the votes: the others are given equal parts "
+                "of the rest, which its log-loss and Brier depend on."
+            )
     parts = [table, fill(words)]
     if not more:
-        parts += filter(None, (where_we_lose(scores), unseen()))
+        parts += [words for words in (where_we_lose(scores), on_fresh_sets()) if words]
     return "\n\n".join(parts)
+
+
+def on_fresh_sets() -> str:
+    """How ours and the best of the others do where nothing was decided by the sets."""
+    scores = Scores("classification", fresh=True)
+    peers = [method for method in scores.methods if method not in OURS]
+    if "learned" not in scores.methods or not peers:
+        return ""
+    few = min(peers, key=lambda one: scores.mean(one, "error"))
+    low = min(peers, key=lambda one: scores.mean(one, "log_loss"))
+    return fill(
+        "How a distance is learned was decided by looking at these sets. On "
+        f"{len(scores.sets)} that had no part in that it has an error of "
+        f"{scores.mean('learned', 'error'):.1%} and a log-loss of "
+        f"{scores.mean('learned', 'log_loss'):.3f}; the best of the others "
+        f"{scores.mean(few, 'error'):.1%} ({METHODS[few][0]}) and "
+        f"{scores.mean(low, 'log_loss'):.3f} ({METHODS[low][0]})."
+    )
 
 
 def where_we_lose(scores: Scores) -> str:
@@ -419,9 +455,11 @@ def where_we_lose(scores: Scores) -> str:
     if "learned" not in scores.methods or not set(scores.methods) - set(OURS):
         return ""
     error, loss = (len(scores.lost("learned", what)) for what in ("error", "log_loss"))
+    rivals = {scores.best_peer(name, "error") for name in scores.lost("learned", "error")}
     words = (
         f"Even with a learned distance, some other method has fewer errors on {error} of the "
-        f"{len(scores.sets)} sets, not always the same one, and a lower log-loss on {loss}"
+        f"{len(scores.sets)} sets{', not always the same one,' * (len(rivals) > 1)} and a lower "
+        f"log-loss on {loss}"
     )
     if values and "learned" in values.methods:
         rmse = len(values.lost("learned", "rmse"))
@@ -429,23 +467,14 @@ def where_we_lose(scores: Scores) -> str:
     return fill(words + ".")
 
 
-def unseen() -> str:
-    """Means over the fresh sets, in a sentence: a distance was not learned to be good on these."""
-    scores = Scores("classification", fresh=True)
-    names = {"random forest": "the forest", "GP": "the Gaussian process"}
-    peers = [name for name in names if name in scores.methods]
-    if "learned" not in scores.methods or not peers:
+def all_alike(scores: Scores) -> str:
+    """What has to be asked before methods are compared in pairs, in a sentence."""
+    if len(scores.methods) < 3 or len(scores.sets) < 3:
         return ""
-
-    def both(method: str) -> str:
-        error, loss = (form.format(scores.mean(method, what)) for what, form in _MEANS.items())
-        return f"{error} and {loss}"
-
-    others = " and ".join(f"{both(name)} of {names[name]}" for name in peers)
-    return fill(
-        "How distances are learned was decided by looking at these sets. On "
-        f"{len(scores.sets)} others, which had no part in that, error and log-loss with a learned "
-        f"distance are {both('learned')}, against {others}."
+    log_loss, error = (scores.friedman(what) for what in ("log_loss", "error"))
+    return (
+        f"Were all alike, ranks would differ as much with a probability of {log_loss:.2g} by "
+        f"log-loss and of {error:.2g} by error (Friedman's test)."
     )
 
 
@@ -543,7 +572,7 @@ def how_good() -> str:
             f"Mean ranks over the {len(scores.sets)} sets, of the others and three of ours. "
             "Methods whose ranks differ by less than "
             f"{scores.without_variants().critical_difference():.1f} are joined: these sets do not "
-            "tell them apart (Nemenyi's test at 5%)."
+            f"tell them apart (Nemenyi's test at 5%). {all_alike(scores.without_variants())}"
         )
         + "\n",
         figure("loss_error", "Log-loss against error on each set"),
@@ -565,12 +594,13 @@ def how_good() -> str:
             + fill(
                 "How a distance is learned was decided by looking at the sets above "
                 "([theory](theory.md)), so that what they say of it is too good. Eight more were "
-                "chosen by name, before anything was run on them, and nothing was changed by what "
-                "they say:"
+                "chosen by name, before anything was run on them, and nothing has been decided by "
+                "what they said:"
             )
             + f"\n\n{accuracy(tuple(METHODS), fresh=True).partition(chr(10) * 2)[0]}\n\n"
-            + "Better there than mksknn with a learned distance, by more than 0.01:\n\n"
-            + f"{losses(fresh, 'log_loss')}\n{losses(fresh, 'error')}"
+            + f"On how many of these {len(fresh.sets)} some other method is better than one of "
+            + f"ours:\n\n{losses_of_ours(fresh)}\n\nBetter than mksknn with a learned distance, "
+            + f"by more than 0.01:\n\n{losses(fresh, 'log_loss')}\n{losses(fresh, 'error')}"
         )
     if default := proposal(scores):
         parts.append(f"### Another default?\n\n{default}\n")
@@ -625,6 +655,7 @@ def set_by_set() -> str:
 
 def proposal(scores: Scores) -> str:
     """Whether what `select_k` and `posterior` do unasked is best, by means over the sets."""
+    scored = ("error", "log_loss")
     ways = {
         "evidence": "`select_k(X, y)`, the default",
         "posterior": "`posterior(X, y)`, the default",
@@ -634,7 +665,21 @@ def proposal(scores: Scores) -> str:
     }
     if not set(ways) <= set(scores.methods):
         return ""
-    means = {way: [scores.mean(way, what) for what in ("error", "log_loss")] for way in ways}
+    graphs = {
+        "evidence, mutual": '`select_k(X, y, graph="mutual")`',
+        "evidence, auto": '`select_k(X, y, graph="auto")`',
+        "averaged, mutual": '`posterior(X, y, weights="loo_log", graph="mutual")`',
+        "averaged, auto": '`posterior(X, y, weights="loo_log", graph="auto")`',
+    }
+    stored = (load("accuracy") or {"rows": []})["rows"]
+    by = {(r["set"], r["method"]): r for r in stored if r["protocol"] == scores.protocol}
+    missing = {way for way in graphs if any((name, way) not in by for name in scores.sets)}
+    graphs = {way: words for way, words in graphs.items() if way not in missing}
+    ways = graphs | ways  # "learned" last
+    means = {
+        way: [float(np.mean([by[s, way][what] for s in scores.sets])) for what in scored]
+        for way in ways
+    }
     body = [[words, f"{means[way][0]:.3f}", f"{means[way][1]:.3f}"] for way, words in ways.items()]
     best = {min(ways, key=lambda way: means[way][at]) for at in (0, 1)}
     plain = {min(list(ways)[:-1], key=lambda way: means[way][at]) for at in (0, 1)}
@@ -646,6 +691,12 @@ def proposal(scores: Scores) -> str:
             " For predictions this is what we propose as the default of a later release; until then"
             " the evidence stays, whose answer comes with a proof."
         )
+    if graphs:
+        pairs = [(way, way.partition(",")[0]) for way in graphs]
+        better = [ways[a] for a, b in pairs if max(np.subtract(means[a], means[b])) < 0.0]
+        words += " The graph is the symmetric one where none is named. Another one has "
+        words += "fewer errors and a lower log-loss than the same with that one in "
+        words += f"{' and '.join(better)}." if better else "none of these."
     table = markdown(["asked for", "error", "log-loss"], body, right=2)
     return f"{table}\n\n{fill(words)}"
 
@@ -759,8 +810,18 @@ def circumstances() -> str:
         f"Speed was measured from {dates[0]} to {dates[-1]} (commit {', '.join(commits)}) on "
         f"{newest['cores']} cores ({newest.get('processor') or newest['machine']}), "
         f"{newest['threads']} threads, at most {busy:.0%} in use by others at the start of a part: "
-        f"{versions}."
+        f"{versions}.{_of_predictions()}"
     )
+
+
+def _of_predictions() -> str:
+    """When the rows of accuracy.json were made, and from what."""
+    every = [row["about"] for row in (load("accuracy") or {"rows": []})["rows"] if "about" in row]
+    if not every:
+        return ""
+    days = sorted({about["date"] for about in every})
+    commits = ", ".join(sorted({about["commit"] for about in every}))
+    return f" Predictions were scored from {days[0]} to {days[-1]} (commit {commits})."
 
 
 def page() -> str:

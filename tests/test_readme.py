@@ -121,19 +121,54 @@ def test_where_we_lose_is_said(results):
         del row["error"]
     results("accuracy", {"rows": rows + value_rows})
     words = " ".join(report.accuracy().split())
+    assert "On 1 that had no part in that it has an error of 50.0%" in words
+    assert "the best of the others 40.0% (k-NN, CV) and 0.400 (k-NN, CV)." in words
     assert "some other method has fewer errors on 2 of the 3 sets" in words
     assert "and a lower log-loss on 2; of 1 sets with values, another predicts 1 better." in words
     page = report.page()
+    assert "On how many of these 1 some other method" in page
     assert "| mksknn, the k of highest evidence | 2 | 2 | 2 |" in page
     assert "- b: k-NN, CV 0.200, ours 0.300 (better in 1 of 2 folds)." in page
-    assert "On 1 others, which had no part in that, error and log-loss" in words
-    assert "are 50.0% and 0.500, against 40.0% and 0.400 of the Gaussian process." in words
     fresh = page.partition("### Sets that had no part in the design")[2]
     assert fresh.count("| 40.0% | 0.400 |") == 2 and fresh.count("- d: k-NN, CV 0.400, ours") == 2
     assert "### d" in report.set_by_set().partition("had no part")[2]
     assert (
         "| 1 sets, ten columns of noise added | 0.300 | 0.300 | 0.300 | 0.300 |" in report.learned()
     )
+
+
+def test_ranks_that_no_chance_explains(results):
+    """Friedman's statistic by its formula: 12 n / (k (k + 1)) (sum of R^2 - k (k + 1)^2 / 4)."""
+    from scipy.stats import chi2
+
+    rows = []
+    for name, values in {"a": (1, 2, 3), "b": (1, 3, 2), "c": (1, 2, 3), "d": (2, 1, 3)}.items():
+        for method, value in zip(("GP", "linear", "learned"), values):
+            rows.append(scored(name, method, value / 10, value / 10))
+    results("accuracy", {"rows": rows})
+    scores = report.Scores("classification")
+    ranks = scores.ranks("error")
+    assert ranks.tolist() == [1.25, 2.0, 2.75]
+    statistic = 12 * 4 / (3 * 4) * (float(ranks @ ranks) - 3 * 4**2 / 4)
+    assert scores.friedman("error") == pytest.approx(chi2.sf(statistic, 2))
+    assert "with a probability of 0.11 by log-loss" in report.all_alike(scores)
+
+
+def test_another_default_is_proposed_where_it_is_better(results):
+    ways = {"evidence": 0.3, "posterior": 0.29, "loo_log": 0.28, "averaged": 0.25, "learned": 0.2}
+    rows = [scored(name, way, value, value) for way, value in ways.items() for name in "ab"]
+    results("accuracy", {"rows": rows})
+    words = " ".join(report.proposal(report.Scores("classification")).split())
+    assert '`posterior(X, y, weights="loo_log")` has the lowest error and log-loss, and' in words
+    assert "symmetric" not in words and "| 0.300 | 0.300 |" in words
+    graphs = {"evidence, mutual": 0.27, "averaged, mutual": 0.26}
+    rows += [scored(name, way, value, value) for way, value in graphs.items() for name in "ab"]
+    rows += [scored("a", "evidence, auto", 0.1, 0.1)]  # not on all sets
+    results("accuracy", {"rows": rows})
+    words = " ".join(report.proposal(report.Scores("classification")).split())
+    assert words.endswith('the same with that one in `select_k(X, y, graph="mutual")`.')
+    assert '`posterior(X, y, weights="loo_log")` has the lowest error' in words
+    assert 'graph="auto"' not in words
 
 
 @pytest.mark.parametrize("fresh", [False, True])
@@ -173,7 +208,7 @@ def test_where_we_are_slower_it_says_so(results):
         {"what": "predict, mutual, 9 x 9, d=3, k=5: mksknn / sklearn kd_tree", "ratio": 2},
         {"what": "GridSearchCV over 1..899 (scaled) / select_k, n=1,000 d=19", "ratio": 345.1},
         {"what": "NumPy eigvalsh for each k (scaled) / select_k, n=1,000", "ratio": 999},
-        {"what": "top 30, n=20 d=3: mksknn / cKDTree", "ratio": 1.02},
+        {"what": "top 30, n=20 d=3: mksknn / PyNNDescent", "ratio": 1.02, "recall": 0.987},
         {"what": "peak memory of select_k, n=9, in n^2 doubles", "ratio": 2.0, "MB": 3.2},
         {"what": "all k / one dpotrf", "ratio": None, "why": "killed"},
     ]
@@ -191,6 +226,7 @@ def test_where_we_are_slower_it_says_so(results):
     whole = report.speed(worst=False)
     assert "`predict`, knn: 9 by 9, 3D | scikit-learn, `kd_tree` | 0.12 s | 42 s | 2 tim" in whole
     assert "NumPy: `eigvalsh`" in whole
+    assert "| PyNNDescent, approximate: 99% of them found | 0.12 s |" in whole
     page = report.page()
     assert page.index("## How fast") < page.index("## Goals of ours")
     assert "6 of 7 are met" in page and "| **missed** | killed |" in page
@@ -229,6 +265,21 @@ def test_the_first_screen():
     places = [README.index(one) for one in order]
     assert places == sorted(places)
     assert "shields.io" not in README and "badge" not in README
+
+
+def test_words_about_speed_outside_the_marks_are_those_of_what_is_stored():
+    """README on the grid search in the plane; the first page of the documentation on one row."""
+    words = " ".join(README.split())
+    assert "a grid search over k = 1..60 is quicker from some thousands of points on" in words
+    theirs = {row["n"]: row["seconds"] for row in report.part("scale", "grid")["rows"]}
+    ours = report.part("scale", "n")
+    for graph in ("symmetric", "mutual"):
+        for row in ours[f"{graph}, 2-D"]["rows"]:
+            assert (row["seconds"] > theirs[row["n"]]) == (row["n"] > 3_162), row
+    words = " ".join((ROOT / "docs" / "index.md").read_text("utf-8").split())
+    assert "a new row takes a fraction of a millisecond" in words
+    single = [row for row in report.part("prediction", "single") if "ours" in row]
+    assert single and max(row["ours"] for row in single) < 0.6e-3
 
 
 def test_links_lead_to_files():
