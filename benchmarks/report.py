@@ -295,9 +295,6 @@ WHY: dict[str, str] = {
 }
 
 
-_MEANS = {"error": "{:.1%}", "log_loss": "{:.3f}"}  # scores that are averaged over sets, as shown
-
-
 def in_full(method: str, task: str) -> str:
     """What a table of methods calls one."""
     if method == "linear":
@@ -392,7 +389,8 @@ def accuracy(names: tuple[str, ...] = FRONT, fresh: bool = False) -> str:
     body = [
         [
             in_full(method, "classification"),
-            *(form.format(scores.mean(method, what)) for what, form in _MEANS.items()),
+            f"{scores.mean(method, 'error'):.1%}",
+            f"{scores.mean(method, 'log_loss'):.3f}",
             *[f"{scores.mean(method, 'brier'):.3f}", f"{scores.calibration_error(method):.1%}"]
             * more,
             duration(scores.mean(method, "fit")),
