@@ -173,12 +173,14 @@ def over_sign(name: str) -> str:
 
 
 def time() -> plt.Figure | None:
-    """Seconds to choose k in the plane, ours over all k and the grid search's over 60."""
+    """Seconds to choose k in the plane, ours over all k and over the 60 of the grid search."""
     ours, theirs = part("scale", "n"), part("scale", "grid")
     if not ours or not theirs:
         return None
     figure, ax = plt.subplots(figsize=(5.6, 4))
     _line(ax, theirs, "n", "GridSearchCV, k = 1..60, 10 folds", color=COLOURS["k-NN by CV"])
+    if same := theirs.get("same k"):
+        _line(ax, same, "n", "select_k, k = 1..60, symmetric", color=COLOURS["evidence"])
     for graph, colour in (("symmetric", COLOURS["learned"]), ("mutual", COLOURS["loo_log"])):
         _line(ax, ours[f"{graph}, 2-D"], "n", f"select_k, all k, {graph}", color=colour)
     ax.set_xlabel("points in the plane")

@@ -98,6 +98,10 @@ WORDS = (  # what the scripts' rows say -> what a reader understands
         r"^select_k, the plane, n=([\d,]*\d)",
         r"`select_k`: the best of all k, \1 points, plane",
     ),
+    (
+        r"^select_k over 1\.\.(\d+), the plane, n=([\d,]*\d)",
+        r"`select_k`: the best of k = 1..\1, \2 points, plane",
+    ),
     (r"^full ranking, n=([\d,]+) d=(\d+)", r"`neighbors`: a full ranking, \1 points, \2D"),
     (r"^top (\d+), n=([\d,]+) d=(\d+)", r"`neighbors`: the nearest \1, \2 points, \3D"),
     (r"^one row(, \w+)?, ([\d,]+) x (\d+), k=\d+", r"after `prepare`\1: one row, \2 points, \3D"),

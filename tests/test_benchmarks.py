@@ -457,7 +457,7 @@ def invented():
     parts = {
         "n": {f"{graph}, {d}-D": grown("n", points, graph=graph)
               for graph in ("symmetric", "mutual") for d in (2, 3)},
-        "grid": grown("n", points),
+        "grid": grown("n", points) | {"same k": grown("n", points)},
         "curve": {"symmetric, 2-D": grown("n", points)},
         "dense": grown("n", points),
         "d": grown("d", (2, 5)),

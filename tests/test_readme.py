@@ -236,6 +236,20 @@ def test_where_we_are_slower_it_says_so(results):
     assert "at most 4% in use by others at the start of a part: numpy 2.2" in words
 
 
+@pytest.mark.parametrize(
+    ("row", "task"),
+    [
+        ("select_k, the plane, n=100,000", "`select_k`: the best of all k, 100,000 points, plane"),
+        (
+            "select_k over 1..60, the plane, n=90",
+            "`select_k`: the best of k = 1..60, 90 points, plane",
+        ),
+    ],
+)
+def test_tasks_in_words(row, task):
+    assert report.in_words(row) == task
+
+
 def test_first_use(results):
     found = {"first use": {"cold": 21.3, "warm": 1.234}}
     results("startup", {"parts": {"example": {"about": {}, "found": found}}})
