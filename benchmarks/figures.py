@@ -64,9 +64,8 @@ def _ladder(ax, ranks: np.ndarray, methods: list[str], gap: float, title: str) -
         colour = COLOURS[methods[index]]
         ax.plot([ranks[index], ranks[index], end], [0, y, y], color=colour, lw=1)
         words = f"{short(methods[index])}  {ranks[index]:.1f}"
-        ax.text(
-            end, y, words, ha="right" if left else "left", va="center", fontsize=9, color=colour
-        )
+        beside = {"ha": "right" if left else "left", "va": "center", "fontsize": 9}
+        ax.text(end + (-0.08 if left else 0.08), y, words, color=colour, **beside)
     level, reached = -0.35, -1.0
     for start in range(count):
         last = max(i for i in range(count) if ranks[order[i]] - ranks[order[start]] <= gap)
@@ -91,7 +90,8 @@ def loss_error(scores: Scores) -> plt.Figure:
     """A panel for each set: good is down and left."""
     columns = 4
     lines = -(-len(scores.sets) // columns)
-    figure, axes = plt.subplots(lines, columns, figsize=(9, 2.1 * lines + 0.9), squeeze=False)
+    size = (9, 2.1 * lines + 0.9)
+    figure, axes = plt.subplots(lines, columns, figsize=size, squeeze=False, layout="constrained")
     for ax in axes.flat[len(scores.sets) :]:
         ax.axis("off")
     for ax, name in zip(axes.flat, scores.sets):
@@ -104,14 +104,13 @@ def loss_error(scores: Scores) -> plt.Figure:
             error = scores.by[name, method]["error"]
             ax.plot(error, min(loss, roof), label=short(method), clip_on=False, **mark)
         ax.set_ylim(0.9 * min(losses), roof)
-        ax.set_title(name, fontsize=9, pad=3)
+        ax.set_title(name, fontsize=9, pad=7)  # clear of the markers on the edge
         ax.tick_params(labelsize=7)
         ax.grid(alpha=0.3)
-    figure.supxlabel("error", fontsize=9, y=0.08)
+    figure.supxlabel("error", fontsize=9)
     figure.supylabel("log-loss (markers on the upper edge: beyond it)", fontsize=9)
     handles, labels = axes.flat[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="lower center", ncols=5, fontsize=8, frameon=False)
-    figure.tight_layout(rect=(0, 0.075, 1, 1))
+    figure.legend(handles, labels, loc="outside upper center", ncols=5, fontsize=8, frameon=False)
     return figure
 
 
@@ -169,7 +168,7 @@ def _plain_ticks(ax) -> None:
 
 def over_sign(name: str) -> str:
     """A quantity in a formula."""
-    return {"k_max": "k_{max}"}.get(name, name)
+    return {"k_max": r"k_\mathrm{max}"}.get(name, name)
 
 
 def time() -> plt.Figure | None:
@@ -215,19 +214,20 @@ def growth() -> plt.Figure | None:
     colours = {"evidence_curve": COLOURS["k-NN by CV"], "select_k": COLOURS["learned"]}
     for call, found in (part("scale", "k_max") or {}).items():
         _line(axes[1, 2], found, "k_max", call, color=colours[call])
-    titles = (
-        "points, sparse",
-        "points, sparse: memory",
-        "points, dense",
-        "dimensions",
-        "classes",
-        "k_max",
-    )
-    for ax, title in zip(axes.flat, titles):
+    named = {
+        "points, sparse graphs": "n",
+        "points, sparse graphs: memory": "n",
+        "points, dense graphs": "n",
+        "dimensions": "d",
+        "classes": "J",
+        "k_max": "k_max",
+    }
+    for ax, (title, over) in zip(axes.flat, named.items()):
         if not ax.lines:  # not stored
             ax.set_axis_off()
             continue
         ax.set_title(title, fontsize=10)
+        ax.set_xlabel(over)
         ax.set_ylabel("MB" if "memory" in title else "seconds")
         _plain_ticks(ax)
         if ax.get_legend_handles_labels()[0]:

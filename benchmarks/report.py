@@ -66,8 +66,7 @@ def markdown(header: list[str], body: list[list[str]], right: int) -> str:
 
 
 def fill(words: str) -> str:
-    """Words in lines."""
-    # a line that ends with "Log-" is read as "Log- loss"
+    """Words in lines; none is broken at its hyphen, which would become a space on the page."""
     return textwrap.fill(" ".join(words.split()), 99, break_on_hyphens=False)
 
 
@@ -722,7 +721,7 @@ def learned() -> str:
             ]
             classes.append([f"{len(scored)} sets, {words}", *means])
         values += [
-            [pair[0]["set"], *(f"{one['rmse']:.3g}" for one in pair)]
+            [pair[0]["set"], *(f"{one['rmse']:#.3g}" for one in pair)]
             for pair in rows
             if "rmse" in pair[0]
         ]
@@ -764,10 +763,16 @@ def memory() -> str:
 
 
 def number(row: dict) -> str:
-    """A ratio as the table of goals shows it."""
-    if row["ratio"] is None:
+    """A ratio as the table of goals shows it: enough digits to see that a goal is missed."""
+    ratio = row["ratio"]
+    if ratio is None:
         return row.get("why", "")
-    return f"{row['ratio']:,.0f}" if row["ratio"] >= 1000 else f"{row['ratio']:.3g}"
+    if ratio >= 1000:
+        return f"{ratio:,.0f}"
+    goal = float(row["goal"].split()[-1])
+    shown = [f"{ratio:.{digits}g}" for digits in range(3, 7)]
+    apart = [one for one in shown if row["met"] or float(one) != goal]
+    return [*apart, shown[-1]][0]
 
 
 def goals() -> str:
@@ -808,8 +813,9 @@ def circumstances() -> str:
     busy = max(about["busy"] for about in every)
     commits = sorted({about["commit"] for about in every if "commit" in about})
     dates = sorted({about["date"] for about in every})
+    when = f"on {dates[0]}" if len(dates) == 1 else f"from {dates[0]} to {dates[-1]}"
     return fill(
-        f"Speed was measured from {dates[0]} to {dates[-1]} (commit {', '.join(commits)}) on "
+        f"Speed was measured {when} (commit {', '.join(commits)}) on "
         f"{newest['cores']} cores ({newest.get('processor') or newest['machine']}), "
         f"{newest['threads']} threads, at most {busy:.0%} in use by others at the start of a part: "
         f"{versions}.{_of_predictions()}"
@@ -833,9 +839,9 @@ def page() -> str:
         parts.append(table)
     if table := speed(worst=False):
         star = fill(
-            "\\* timed for some of the k or of the steps, and multiplied. Memory is what a call "
-            "adds at its peak to what its process and the workers of that had before, the result "
-            "included."
+            "\\* timed for some of the k or of the steps, and multiplied. Memory is what a call, "
+            "its result included, adds at its peak to what its process and the workers of that "
+            "process held before."
         )
         drawn = figure("time", "Seconds to choose k against the number of points")
         parts.append(f"## How fast\n\n{drawn}\n{table}\n\n{star}\n")

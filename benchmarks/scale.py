@@ -234,7 +234,7 @@ A call that will take minutes says what it is doing from the first second with `
 
 {figure}
 
-The powers of n, without the smallest n: {powers}.
+The powers of n, fitted without the smallest n: {powers}.
 
 ## The whole curve
 
@@ -255,9 +255,9 @@ More workers than two were not measured. See [](howto/cluster.md).
 
 ## Where exact stops being affordable
 
-In the plane the factor of a k-NN graph has about n log n entries and takes n^1.5 operations; in
-space n^1.33 and n²; from 5 or 6 dimensions on it is nearly full. A factor takes 12 bytes an entry
-and a dense matrix 8 n². So on a machine like this one:
+In the plane the factor of a k-NN graph has about n log n entries and takes $n^{{1.5}}$ operations;
+in space $n^{{1.33}}$ and n²; from 5 or 6 dimensions on it is nearly full. A factor takes 12 bytes
+an entry and a dense matrix 8 n². So on a machine like this one:
 
 - in the plane: a million points with a small k_max, a hundred thousand over all k;
 - in space: the tens of thousands of the table above;
@@ -278,7 +278,7 @@ def write_page() -> None:
 
 def make_page() -> str:
     """The page from the stored parts; what else is not stored is left out."""
-    from report import duration, figure, load, markdown, part
+    from report import duration, figure, load, markdown, megabytes, part
 
     stored = (load("scale") or {"parts": {}})["parts"]
     parts = {name: one["found"] for name, one in stored.items()}
@@ -289,7 +289,7 @@ def make_page() -> str:
     def cells(row: dict) -> list[str]:
         if "failed" in row:
             return ["failed", "", ""]
-        return [duration(row["seconds"]), f"{row['MB']:,.0f} MB", f"{row.get('k', '')}"]
+        return [duration(row["seconds"]), megabytes(row["MB"]), f"{row.get('k', '')}"]
 
     def rows_of(rows: list[dict], *names: str) -> list[list[str]]:
         return [
@@ -297,7 +297,7 @@ def make_page() -> str:
         ]
 
     def powers(found: dict, over: str) -> str:
-        return f"{over}^{found['exponent']:.2f}" if "exponent" in found else ""
+        return f"${over}^{{{found['exponent']:.2f}}}$" if "exponent" in found else ""
 
     sparse = [
         line for one in parts["n"].values() for line in rows_of(one["rows"], "n", "d", "graph")
@@ -318,11 +318,11 @@ def make_page() -> str:
         "k_max": ("k_max, `evidence_curve`", parts.get("k_max", {}).get("evidence_curve", {})),
     }
     others = [
-        [words, str(row[x]), *cells(row)[:2]]
+        [words, f"{row['n']:,}", str(row[x]), *cells(row)[:2]]
         for x, (words, found) in named.items()
         for row in found.get("rows", [])
     ]
-    grown = ", ".join(f"{where} {powers(found, 'n')}" for where, found in parts["n"].items())
+    grown = "; ".join(f"{where}: {powers(found, 'n')}" for where, found in parts["n"].items())
     return PAGE.format(
         cores=about["cores"],
         machine=f"a {about['machine']} machine",
@@ -333,7 +333,7 @@ def make_page() -> str:
         figure=figure("growth", "Time against n, d, J and k_max"),
         powers=grown,
         curve=markdown(["n", "d", "time", "memory"], [line[:-1] for line in curves], right=2),
-        others=markdown(["with", "value", "time", "memory"], others, right=2),
+        others=markdown(["with", "n", "value", "time", "memory"], others, right=2),
         million=_million(parts.get("million"), duration),
         processes=_processes(parts.get("processes")),
     )

@@ -310,7 +310,7 @@ def _by_evidence(
     progress: bool,
 ) -> dict[str, Any]:
     """The fields of a Posterior by evidence."""
-    with progress_bar(f"posterior, {graph}", None, progress) as bar:
+    with progress_bar(f"posterior, {question.called(ranking, graph)}", None, progress) as bar:
         bar.say("ranking")
         depth = first_depth(question, ranking) if allowance > 0.0 else None
         sweep = _Sweep(question.problem(ranking, graph, depth, INTEGRAL), executor, bar)

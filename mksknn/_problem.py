@@ -204,6 +204,12 @@ class Question:
         """The (ranking, graph) to choose from."""
         return ((ranking, graph) for ranking in self.rankings for graph in self.graphs)
 
+    def called(self, ranking: Ranking, graph: Graph) -> str:
+        """A candidate on a progress bar, with its metric where there are several."""
+        if len(self.rankings) == 1 or ranking.metric is None:
+            return graph
+        return f"{graph}, {name_of(ranking.metric)}"
+
     def problem(
         self, ranking: Ranking, graph: Graph, depth: int | None = None, most: int = SEARCH
     ) -> Problem:

@@ -256,7 +256,7 @@ def _by_evidence(
     # One hold for all that is computed here: 27 were made for 200 points (4-D), which took 0.1 ms
     # each on a busy machine, and 0.01 inside another. Nobody is held while others compute.
     hold = one_thread_each() if executor is None else nullcontext()
-    with progress_bar(f"select_k, {graph}", None, progress) as bar, hold:
+    with progress_bar(f"select_k, {question.called(ranking, graph)}", None, progress) as bar, hold:
         bar.say("ranking")
         problem = question.problem(ranking, graph, first_depth(question, ranking))
         standing = find_best(problem, executor, bar)

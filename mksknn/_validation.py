@@ -172,7 +172,11 @@ def _as_real(
     if array.dtype.kind == "O":
         array = _objects_to_float(array, name, X)
     if array.dtype.kind not in "fiub":
-        text = f": it is text, {name}.astype(float) makes numbers of it if it holds any"
+        if array.ndim == 0:
+            raise TypeError(f"{name} must hold {what}; got {show(array.item())}")
+        listed = isinstance(X, list | tuple)
+        make = f"numpy.array({name}, dtype=float)" if listed else f"{name}.astype(float)"
+        text = f": it is text, {make} makes numbers of it if it holds any"
         hint = text if array.dtype.kind in "US" else ""
         raise TypeError(f"{name} must hold {what}; got dtype {array.dtype}{hint}")
     _check_digits(array, name)
@@ -390,7 +394,7 @@ def check_ks(ks: Any, k_max: object, n: int) -> np.ndarray:
         raise TypeError(
             f"ks must be a sequence of integers from 1 to {n - 1} (n - 1); got {show(ks)}"
         )
-    values = [check_k(k, n, "ks") for k in entries]
+    values = [check_k(k, n, "each of ks") for k in entries]
     if not values:
         raise ValueError("ks must hold at least one k; got an empty sequence")
     return np.unique(values)
@@ -616,8 +620,12 @@ def _check_values(array: np.ndarray) -> np.ndarray:
 def _check_labels(array: np.ndarray) -> np.ndarray:
     if array.ndim == 2:
         if array.shape[1] != 1:
+            hint = ""
+            if array.dtype.kind in "iub":
+                hint = ": numpy.argmax(y, axis=1) makes labels of indicators, and values to "
+                hint += 'predict are floats, or told of by task="regression"'
             raise ValueError(
-                f"y must be one label per point for classification; got shape {array.shape}"
+                f"y must be one label per point for classification; got shape {array.shape}{hint}"
             )
         array = array[:, 0]
     if array.dtype.kind == "c":

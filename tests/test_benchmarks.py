@@ -501,8 +501,8 @@ def test_the_page_on_growth(report, imported):
     page = imported("scale").make_page()
     assert "| 10,000 | 2 | symmetric | 1000 s | 10,000 MB | 7 |" in page
     assert "| 9 | 2 | mutual | failed |  |  |" in page
-    assert "symmetric, 2-D n^1.50" in page
-    assert "| classes | 4 | 8 ms | 4 MB |" in page
+    assert "symmetric, 2-D: $n^{1.50}$; " in page and "$n^{1.33}$" in page
+    assert "| classes | 9 | 4 | 8 ms | 4 MB |" in page
     assert "k_max = 5 took 75 s, of which 3.4 s ranking, and 1.0 GB" in page
     assert "two processes were 1.90 times as fast" in page
-    assert "{" not in page
+    assert "{{" not in page and "}}" not in page

@@ -546,7 +546,7 @@ BAD_SWEEP = [
     ({"ks": []}, ValueError, ["ks", "empty"]),
     ({"ks": [0, 3]}, ValueError, ["ks", "1 to 5", "0"]),
     ({"ks": [6]}, ValueError, ["ks", "1 to 5", "6"]),
-    ({"ks": [2.0]}, TypeError, ["ks", "2.0"]),
+    ({"ks": [2.0]}, TypeError, ["each of ks must be an integer", "2.0"]),
     ({"ks": 3}, TypeError, ["ks", "3"]),
     ({"ks": [2], "k_max": 3}, ValueError, ["ks", "k_max", "not both"]),
     ({"k_max": 6}, ValueError, ["k_max", "1 to 5", "6"]),

@@ -276,6 +276,12 @@ def test_a_bar_without_a_total_tells_no_speed(capsys):
     assert "?" not in shown
 
 
+@pytest.mark.parametrize("function", [mksknn.posterior, mksknn.select_k])
+def test_a_bar_names_the_metric_where_there_are_several(function, capsys):
+    function(X, Y, k_max=10, metric=["euclidean", "manhattan"], progress=True)
+    assert "symmetric, manhattan: step " in capsys.readouterr().err
+
+
 def test_without_tqdm(monkeypatch):
     for name in ("tqdm", "tqdm.auto"):
         monkeypatch.setitem(sys.modules, name, None)

@@ -171,6 +171,17 @@ def test_another_default_is_proposed_where_it_is_better(results):
     assert 'graph="auto"' not in words
 
 
+def test_a_missed_goal_looks_missed():
+    row = {"ratio": 1.00042, "goal": "<= 1.0", "met": False}
+    assert report.number(row) == "1.0004" and report.number(row | {"met": True}) == "1"
+    assert report.number(row | {"ratio": 999.7, "goal": ">= 1000"}) == "999.7"
+    assert report.number(row | {"ratio": None, "why": "no memory"}) == "no memory"
+
+
+def test_words_are_not_broken_at_hyphens():
+    assert "-\n" not in report.fill("a leave-one-out log-loss " * 40)
+
+
 @pytest.mark.parametrize("fresh", [False, True])
 def test_every_set_on_which_we_lose_has_a_reason(fresh):
     """By hand, after a look at the set: of what is stored, and of no set on which we do not."""

@@ -107,6 +107,21 @@ def test_text_in_an_array_is_told_what_to_become():
         mksknn.select_k(TABLE.to_numpy().astype(str), Y)
     with pytest.raises(TypeError, match=r"it is text, y.astype\(float\) makes numbers of it"):
         mksknn.select_k(TABLE, TABLE.iloc[:, 0].to_numpy().astype(str), task="regression")
+    with pytest.raises(TypeError, match=r"it is text, numpy.array\(X, dtype=float\) makes"):
+        mksknn.select_k([["1"], ["2"], ["3"]], ["a", "b", "a"])
+    with pytest.raises(TypeError, match=r"real numbers; got 'patients.csv'$"):
+        mksknn.select_k("patients.csv", Y)
+
+
+def test_indicators_are_told_how_to_become_labels():
+    indicators = pd.get_dummies(Y)
+    with pytest.raises(ValueError, match=r": numpy.argmax\(y, axis=1\) makes labels") as caught:
+        mksknn.select_k(TABLE, indicators)
+    (how,) = re.findall(r"numpy(\.argmax\(.*\)) makes", str(caught.value))
+    labels = eval(f"np{how}", {"np": np, "y": indicators})
+    assert mksknn.select_k(TABLE, labels).k == mksknn.select_k(TABLE, Y).k
+    with pytest.raises(ValueError, match=r"got shape \(\d+, 2\)$"):
+        mksknn.select_k(TABLE, np.column_stack([Y, Y]).astype(str))
 
 
 def test_a_dict_is_no_table_yet():

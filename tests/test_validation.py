@@ -71,7 +71,7 @@ BAD_X = {
     "complex in objects": (spoiled(1j, dtype=object), TypeError, [NUMBERS, "1j"]),
     "huge integer": ([[10**400, 1], [2, 3]], ValueError, ["finite", "308 digits"]),
     "None": (None, TypeError, [NUMBERS, "None"]),
-    "text": ("points", TypeError, [NUMBERS, "U"]),
+    "text": ("points", TypeError, [NUMBERS, "'points'"]),
     "strings": ([["1", "2"], ["3", "4"]], TypeError, [NUMBERS, "U1"]),
     "bytes": (np.array([[b"1"], [b"2"]]), TypeError, [NUMBERS, "S1"]),
     "text frame": (pd.DataFrame({"a": ["x", "y"]}), TypeError, [NUMBERS, "'x'"]),
