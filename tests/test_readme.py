@@ -267,18 +267,39 @@ def test_the_first_screen():
 
 
 def test_words_about_speed_outside_the_marks_are_those_of_what_is_stored():
-    """README on the grid search in the plane; the first page of the documentation on one row."""
-    words = " ".join(README.split())
+    """README on the grid search in the plane; pages on one row, on votes, and on many classes."""
+
+    def page(name):
+        return " ".join((ROOT / name).read_text("utf-8").split())
+
+    words = page("README.md")
     assert "a grid search over k = 1..60 is quicker from some thousands of points on" in words
     theirs = {row["n"]: row["seconds"] for row in report.part("scale", "grid")["rows"]}
     ours = report.part("scale", "n")
     for graph in ("symmetric", "mutual"):
         for row in ours[f"{graph}, 2-D"]["rows"]:
             assert (row["seconds"] > theirs[row["n"]]) == (row["n"] > 3_162), row
-    words = " ".join((ROOT / "docs" / "index.md").read_text("utf-8").split())
-    assert "a new row takes a fraction of a millisecond" in words
+    assert "a new row takes a fraction of a millisecond" in page("docs/index.md")
     single = [row for row in report.part("prediction", "single") if "ours" in row]
     assert single and max(row["ours"] for row in single) < 0.6e-3
+    words = page("docs/howto/big_data.md")
+    assert "some hundredths of a second for all k of a thousand points" in words
+    votes = [row["ours"] for row in report.part("loo", "every")["rows"]]
+    assert votes and 0.01 < min(votes) <= max(votes) < 0.1
+    assert "64 of them about twice the time of two" in page("docs/howto/many_classes.md")
+    seconds = {row["J"]: row["seconds"] for row in report.part("scale", "J")["rows"]}
+    assert 1.4 < seconds[64] / seconds[2] < 3.0
+
+
+def test_words_about_columns_of_noise_are_those_of_what_is_stored():
+    """The theory: with columns of noise the learned distance loses most where points are few."""
+    words = " ".join((ROOT / "docs" / "theory.md").read_text("utf-8").split())
+    assert "With columns of noise it loses most where points are few." in words
+    rows = [row for row in report.load("accuracy")["rows"] if row["method"] == "learned"]
+    by = {(row["protocol"], row["set"]): row for row in rows}
+    pairs = [(by["5 folds", name], row) for (way, name), row in by.items() if way == "noise"]
+    lost = sorted(pairs, key=lambda pair: pair[0]["error"] - pair[1]["error"])
+    assert len(lost) == 16 and max(row["n"] for row, _ in lost[:2]) < 200
 
 
 def test_links_lead_to_files():
