@@ -260,6 +260,7 @@ PROTOCOLS = {
 }
 # Why another method is better where it is: written by hand, after a look at the set.
 _PLANE = "A plane nearly separates the classes, and a linear model need not find it by points."
+_COLUMN = "One column decides most cases; trees ask for it first, a distance adds it up."
 WHY: dict[str, str] = {
     "wine": _PLANE,
     "wdbc": _PLANE,
@@ -271,7 +272,8 @@ WHY: dict[str, str] = {
         "Seven columns of zeros and ones, 85 different rows in 500: most neighbours are ties, and "
         "a linear model has one number for each segment and digit."
     ),
-    "australian": "One column decides most cases; trees ask for it first, a distance adds it up.",
+    "australian": _COLUMN,
+    "mammographic": _COLUMN,
     "crx": "40 of 46 columns are categories as zeros and ones, which a distance adds up.",
     "tae": "45 of 151 rows repeat an earlier one: weights by distance take the label of that row.",
     "penbased": "Smooth borders with hardly any noise, which a Gaussian process interpolates.",
