@@ -662,7 +662,8 @@ def proposal(scores: Scores) -> str:
     by = {(r["set"], r["method"]): r for r in stored if r["protocol"] == scores.protocol}
     missing = {way for way in graphs if any((name, way) not in by for name in scores.sets)}
     graphs = {way: words for way, words in graphs.items() if way not in missing}
-    ways = graphs | ways  # "learned" last
+    last = {"learned": ways.pop("learned")}
+    ways = ways | graphs | last  # the first of equally good ones is named
     means = {
         way: [float(np.mean([by[s, way][what] for s in scores.sets])) for what in scored]
         for way in ways
@@ -681,9 +682,10 @@ def proposal(scores: Scores) -> str:
     if graphs:
         pairs = [(way, way.partition(",")[0]) for way in graphs]
         better = [ways[a] for a, b in pairs if max(np.subtract(means[a], means[b])) < 0.0]
-        words += " The graph is the symmetric one where none is named. Another one has "
-        words += "fewer errors and a lower log-loss than the same with that one in "
-        words += f"{' and '.join(better)}." if better else "none of these."
+        words += " Where no graph is named it is the symmetric one; "
+        words += (
+            f"both are lower with {' and '.join(better)}." if better else "no other lowers both."
+        )
     table = markdown(["asked for", "error", "log-loss"], body, right=2)
     return f"{table}\n\n{fill(words)}"
 

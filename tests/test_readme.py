@@ -164,7 +164,7 @@ def test_another_default_is_proposed_where_it_is_better(results):
     rows += [scored("a", "evidence, auto", 0.1, 0.1)]  # not on all sets
     results("accuracy", {"rows": rows})
     words = " ".join(report.proposal(report.Scores("classification")).split())
-    assert words.endswith('the same with that one in `select_k(X, y, graph="mutual")`.')
+    assert words.endswith('one; both are lower with `select_k(X, y, graph="mutual")`.')
     assert '`posterior(X, y, weights="loo_log")` has the lowest error' in words
     assert 'graph="auto"' not in words
 
