@@ -15,9 +15,10 @@ risks; only `averaged` and `learned` take part. Eight more sets, by 5 x 2, had n
 design of anything.
 
 Rows are in benchmarks/results/accuracy.json, stored after each set and method. What the same commit
-has measured with the same versions is not measured again unless asked for with --again: an
-interrupted run goes on where it stopped. Times are processor seconds of one thread. A machine that
-is busy when a set begins is noticed, and that set is then not stored unless --force is given.
+(or the same code, where the tree differs from its commit or has no git) has measured with the same
+versions is not measured again unless asked for with --again: an interrupted run goes on where it
+stopped. Times are processor seconds of one thread. A machine that is busy when a set begins is
+noticed, and that set is then not stored unless --force is given.
 
 The data: see sets.py. R: see methods.py.
 """

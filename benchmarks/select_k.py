@@ -17,11 +17,11 @@ import sys
 from statistics import median
 
 import numpy as np
-from loo import cumulated_votes
+from loo import winners
 from sets import few, keel, standardise
 from sklearn.datasets import make_friedman1
 from sklearn.model_selection import GridSearchCV, StratifiedKFold
-from sklearn.neighbors import KNeighborsClassifier, NearestNeighbors
+from sklearn.neighbors import KNeighborsClassifier
 from timing import THREADS, Cost, best_times, costs, run, size, timed_apart, unmet, verdict, wall
 
 import mksknn
@@ -68,10 +68,8 @@ def one_ranking_a_fold(X: np.ndarray, y: np.ndarray, largest: int) -> np.ndarray
     """Errors of plain k-NN by 10-fold cross-validation at 0, 1, ..., `largest`, at 0 all."""
     wrong = np.zeros((10, largest + 1))
     for fold, (train, test) in enumerate(StratifiedKFold(10).split(X, y)):
-        ranking = NearestNeighbors(n_neighbors=largest, algorithm="brute", n_jobs=THREADS)
-        order = ranking.fit(X[train]).kneighbors(X[test], return_distance=False)
-        winners = cumulated_votes(y[train][order], int(y.max()) + 1)
-        wrong[fold, 1:] = (winners != y[test][:, None]).mean(axis=0)
+        found = winners(X[test], X[train], y[train])[:, :largest]
+        wrong[fold, 1:] = (found != y[test][:, None]).mean(axis=0)
     return wrong.mean(axis=0) + (np.arange(largest + 1) == 0)
 
 

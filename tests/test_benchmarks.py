@@ -145,12 +145,11 @@ def test_options_are_whole_words(imported, monkeypatch):
 
 
 def test_votes_of_one_ranking_are_those_of_scikit_learn(imported):
-    from sklearn.datasets import load_digits
     from sklearn.model_selection import LeaveOneOut, cross_val_score
     from sklearn.neighbors import KNeighborsClassifier
 
-    X, y = load_digits(return_X_y=True)
-    X, y = X[:150], y[:150]
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(150, 3)), rng.integers(0, 4, 150)
     every = imported("select_k").one_ranking_a_fold(X, y, 60)
     alone = imported("loo").one_ranking(X, y)
     for k in (1, 2, 7, 60):
@@ -390,11 +389,9 @@ def test_what_the_reasons_count(imported):
             assert 1.0 - np.var(y - fitted) / np.var(y) > 0.98
         else:
             assert (fitted.argmax(axis=1) == y).mean() > 0.95
-    X, y = sets.load("mammographic")
-    assert (np.array([len(np.unique(column)) for column in X.T]) <= 6).sum() == 4
-    assert "Four of five" in report.WHY["mammographic"] and X.shape[1] == 5
-    X, y = sets.load("australian")
-    assert max(_stump(column, y) for column in X.T) > 0.83
+    for name in ("australian", "mammographic"):
+        X, y = sets.load(name)
+        assert max(_stump(column, y) for column in X.T) > 0.83
 
 
 def test_what_the_reasons_count_of_fresh_sets(imported):

@@ -166,7 +166,7 @@ def test_another_default_is_proposed_where_it_is_better(results):
     rows += [scored("a", "evidence, auto", 0.1, 0.1)]  # not on all sets
     results("accuracy", {"rows": rows})
     words = " ".join(report.proposal(report.Scores("classification")).split())
-    assert words.endswith('the same with that one in `select_k(X, y, graph="mutual")`.')
+    assert words.endswith('one; both are lower with `select_k(X, y, graph="mutual")`.')
     assert '`posterior(X, y, weights="loo_log")` has the lowest error' in words
     assert 'graph="auto"' not in words
 
@@ -233,7 +233,8 @@ def test_where_we_are_slower_it_says_so(results):
     assert "| `predict`: 9 by 9, 3D | scikit-learn, `kd_tree` | 0.12 s | 42 s | slower: 2" in table
     assert "| 0.12 s | 42 s | 350 times as fast |" in table
     assert "| as fast, within 10% |" in table
-    assert "memory" not in table and ", knn" not in table and "NumPy" not in table
+    assert "memory" not in table and ", knn" not in table
+    assert table.count("`select_k`") == 2 and "| NumPy: `eigvalsh` for each k" in table
     whole = report.speed(worst=False)
     assert "`predict`, knn: 9 by 9, 3D | scikit-learn, `kd_tree` | 0.12 s | 42 s | 2 tim" in whole
     assert "NumPy: `eigvalsh`" in whole
@@ -293,18 +294,39 @@ def test_the_first_screen():
 
 
 def test_words_about_speed_outside_the_marks_are_those_of_what_is_stored():
-    """README on the grid search in the plane; the first page of the documentation on one row."""
-    words = " ".join(README.split())
+    """README on the grid search in the plane; pages on one row, on votes, and on many classes."""
+
+    def page(name):
+        return " ".join((ROOT / name).read_text("utf-8").split())
+
+    words = page("README.md")
     assert "a grid search over k = 1..60 is quicker from some thousands of points on" in words
     theirs = {row["n"]: row["seconds"] for row in report.part("scale", "grid")["rows"]}
     ours = report.part("scale", "n")
     for graph in ("symmetric", "mutual"):
         for row in ours[f"{graph}, 2-D"]["rows"]:
             assert (row["seconds"] > theirs[row["n"]]) == (row["n"] > 3_162), row
-    words = " ".join((ROOT / "docs" / "index.md").read_text("utf-8").split())
-    assert "a new row takes a fraction of a millisecond" in words
+    assert "a new row takes a fraction of a millisecond" in page("docs/index.md")
     single = [row for row in report.part("prediction", "single") if "ours" in row]
     assert single and max(row["ours"] for row in single) < 0.6e-3
+    words = page("docs/howto/big_data.md")
+    assert "some hundredths of a second for all k of a thousand points" in words
+    votes = [row["ours"] for row in report.part("loo", "every")["rows"]]
+    assert votes and 0.01 < min(votes) <= max(votes) < 0.1
+    assert "64 of them about twice the time of two" in page("docs/howto/many_classes.md")
+    seconds = {row["J"]: row["seconds"] for row in report.part("scale", "J")["rows"]}
+    assert 1.4 < seconds[64] / seconds[2] < 3.0
+
+
+def test_words_about_columns_of_noise_are_those_of_what_is_stored():
+    """The theory: with columns of noise the learned distance loses most where points are few."""
+    words = " ".join((ROOT / "docs" / "theory.md").read_text("utf-8").split())
+    assert "With columns of noise it loses most where points are few." in words
+    rows = [row for row in report.load("accuracy")["rows"] if row["method"] == "learned"]
+    by = {(row["protocol"], row["set"]): row for row in rows}
+    pairs = [(by["5 folds", name], row) for (way, name), row in by.items() if way == "noise"]
+    lost = sorted(pairs, key=lambda pair: pair[0]["error"] - pair[1]["error"])
+    assert len(lost) == 16 and max(row["n"] for row, _ in lost[:2]) < 200
 
 
 def test_links_lead_to_files():
