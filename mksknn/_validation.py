@@ -413,7 +413,10 @@ def check_share(value: object, name: str) -> float:
     """Return a number from 0 up to 1 as a float."""
     if isinstance(value, bool | np.bool_) or not isinstance(value, numbers.Real):
         raise TypeError(f"{name} must be a number from 0 up to 1; got {show(value)}")
-    share = float(value)
+    try:
+        share = float(value)
+    except OverflowError:
+        share = math.inf
     if not 0.0 <= share < 1.0:
         raise ValueError(f"{name} must be at least 0 and below 1; got {show(value)}")
     return share
@@ -552,7 +555,9 @@ def warn_of_order(X: object, y: object) -> None:
     entries: Any = getattr(y, "index", None)
     if not (hasattr(rows, "equals") and hasattr(entries, "equals")) or rows.equals(entries):
         return
-    if len(rows) == len(entries) and rows.is_unique and entries.isin(rows).all():
+    # as plain labels: two indexes may be of different types, or of different numbers of levels
+    known, seen = rows.tolist(), entries.tolist()
+    if known != seen and len(set(known)) == len(known) == len(seen) and set(known) == set(seen):
         warn(
             "y has the rows of X in another order, by the index of both, and they are paired by "
             "place. If they belong together by index, pass y.loc[X.index]; if not, y.to_numpy() "
