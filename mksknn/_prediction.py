@@ -652,7 +652,7 @@ def _columns_from_file(columns: Any, d: int) -> tuple[str, ...] | None:
 def _blend_from_file(arrays: dict[str, np.ndarray], n: int) -> Blend:
     k = arrays["k"]
     _require(k.ndim == 1 and k.dtype.kind == "i" and len(k) > 0, "k must be integers")
-    _require((np.diff(k) >= 0).all(), "k must rise")
+    _require((k[1:] >= k[:-1]).all(), "k must rise")  # a difference could overflow
     check_k(k[0], n)
     check_k(k[-1], n)
     inverse = arrays.get("inverse_sigma0")
@@ -708,6 +708,13 @@ def _metric_from_file(about: object, arrays: dict[str, np.ndarray]) -> MetricNam
         if name.startswith("metric_"):
             parts[name.removeprefix("metric_")] = arrays[name]
     _require(isinstance(parts["name"], str), "metric.name must be text")
+    _require(isinstance(parts.get("criterion", ""), str), "metric.criterion must be text")
+    for name in ("compared", "held_out"):
+        found = parts.get(name, {})
+        _require(
+            isinstance(found, dict) and all(isinstance(v, int | float) for v in found.values()),
+            f"metric.{name} must be numbers by name",
+        )
     matrix = parts["matrix"]
     _require(matrix.ndim == 2, f"metric.matrix must be a matrix; got shape {matrix.shape}")
     d = len(matrix)
@@ -727,8 +734,10 @@ def _floats(
         f"{of}{name} must be finite floats of shape {shape}; got shape {array.shape} of "
         f"{array.dtype}",
     )
-    check_finite(array, of + name)
-    return np.ascontiguousarray(array, dtype=np.float64)
+    with np.errstate(over="ignore"):  # extended precision holds what float64 does not
+        floats = np.ascontiguousarray(array, dtype=np.float64)
+    check_finite(floats, of + name)
+    return floats
 
 
 def _require(held: bool | np.bool_, message: str) -> None:
