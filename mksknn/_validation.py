@@ -21,6 +21,7 @@ from typing import Any, TypeVar
 import numpy as np
 import scipy.sparse
 
+from ._jit import kernel
 from ._names import TASKS, Task
 
 _Name = TypeVar("_Name", bound=str)
@@ -723,15 +724,28 @@ def check_ranked(indices: object, distances: object) -> None:
         and indices.shape == distances.shape
         and indices.ndim == 2
         and min(indices.shape[0] - 1, indices.shape[1]) >= 1
-        and indices.min() >= 0
-        and indices.max() < len(indices)
-        and not (indices == np.arange(len(indices))[:, None]).any()
+        and _are_others(indices)
     )
     if not plain:
         raise ValueError(
             "X must be a Neighbors from neighbors or as_neighbors, as they return it; got one made "
             "or changed by hand: as_neighbors(indices, distances) takes lists"
         )
+
+
+@kernel
+def _are_others(indices):
+    """Whether each row holds other points, and none of them twice."""
+    n = indices.shape[0]
+    seen = np.full(n, -1, np.int32)
+    for i in range(n):
+        seen[i] = i
+        for c in range(indices.shape[1]):
+            j = indices[i, c]
+            if not 0 <= j < n or seen[j] == i:
+                return False
+            seen[j] = i
+    return True
 
 
 def check_symmetric(A: Any, name: str) -> scipy.sparse.csc_array:
