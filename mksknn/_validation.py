@@ -496,8 +496,13 @@ def check_task(y: object, n: int, task: Task = "auto") -> tuple[Task, np.ndarray
 
 def _were_whole(y: object) -> bool:
     """Whether pandas has made floats of integers, as it does where one is missing."""
-    types: Any = getattr(y, "dtypes", getattr(y, "dtype", None))  # of a table, one for each column
-    return all(getattr(one, "kind", "f") in "iub" for one in np.ravel(types))
+    return all(getattr(one, "kind", "f") in "iub" for one in _types(y))
+
+
+def _types(y: object) -> np.ndarray:
+    """The type of an array or a column; of a table, one for each column."""
+    types: Any = getattr(y, "dtypes", getattr(y, "dtype", None))
+    return np.ravel(types)
 
 
 _MANY = 10  # numbers, among which two different ones are not there by chance
@@ -585,7 +590,7 @@ def _as_targets(y: object) -> np.ndarray:
             array = whole
     # Objects are common ground: categories are classes whatever they hold, NumPy would turn a NaN
     # or a number among text into text, and pandas and NumPy have further types for text.
-    categories = str(getattr(y, "dtype", "")) == "category"
+    categories = any(str(one) == "category" for one in _types(y))
     listed_text = array.dtype.kind in "US" and array.ndim and not hasattr(y, "dtype")
     if categories or listed_text or array.dtype.kind not in "fiubOUScMm":
         array = np.asarray(y, dtype=object)

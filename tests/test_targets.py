@@ -96,6 +96,7 @@ LABELS = {
     "nullable_series": pd.Series([3, 1, 3, 7], dtype="Int64"),
     "nullable_bools": pd.Series([True, False, True, True], dtype="boolean"),
     "frame": pd.DataFrame({"y": [3, 1, 3, 7]}),
+    "frame_of_categories": pd.DataFrame({"y": pd.Categorical([2.5, 1.0, 2.5, 3.0])}),
 }
 
 
