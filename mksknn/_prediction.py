@@ -104,6 +104,8 @@ def _first_of(values: np.ndarray) -> str:
     few = values[:_SHOWN]
     if values.dtype.kind == "f":
         few = np.array([float(f"{one:.4g}") for one in few.ravel()]).reshape(few.shape)
+    if values.dtype.kind == "M":  # nanoseconds would come out as integers
+        few = few.astype(str)
     return str(few.tolist())[:-1] + (", ...]" if len(values) > _SHOWN else "]")
 
 

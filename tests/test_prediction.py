@@ -456,6 +456,8 @@ def test_repr_is_short():
     )
     assert "label=[], its probability=[]" in repr(mksknn.predict(X, X[:, 0] > 0, new[:0], k=4))
     assert "mean=[[" in repr(mksknn.predict(X, X, new, k=4))
+    dates = np.where(X[:, 0] > 0, "2020-01-01", "2021-01-01").astype("M8[ns]")
+    assert "label=['202" in repr(mksknn.predict(X, dates, new, k=4))
 
 
 @pytest.mark.parametrize(
