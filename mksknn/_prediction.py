@@ -338,13 +338,20 @@ def _check_agreement(model: object, given: Mapping[str, object], center: bool) -
     if model.metric is None:  # of lists found elsewhere: only the caller knows by which
         given = {name: value for name, value in given.items() if name != "metric"}
     for name, value in given.items():
-        if value is not None and not same_metric(value, getattr(model, name)):
+        if value is not None and not _agrees(value, getattr(model, name)):
             raise ValueError(
                 f"{name} must be left out or equal the model's {name}={getattr(model, name)!r}; "
                 f"got {value!r}"
             )
     if model.center and not center:
         raise ValueError("center must be True, as it was when the model was selected; got False")
+
+
+def _agrees(value: object, known: object) -> bool:
+    try:
+        return bool(same_metric(value, known))
+    except (TypeError, ValueError):  # pandas.NA, or an array
+        return False
 
 
 def _blend_of_sigmas(k: object, graph: Graph, sigma0: object, sigma2: object, n: int) -> Blend:

@@ -487,6 +487,8 @@ def test_repr_is_short():
         ({"model": selection(), "k": 4}, ValueError, "k must be left out or equal the model's k=5"),
         ({"model": selection(), "graph": "knn"}, ValueError, "graph must be left out or equal"),
         ({"model": selection(), "metric": "cosine"}, ValueError, "metric must be left out"),
+        ({"model": selection(), "metric": pd.NA}, ValueError, "metric must be left out"),
+        ({"model": selection(), "k": np.array([5, 6])}, ValueError, "k must be left out"),
         ({"model": selection(), "sigma0": 1.0}, ValueError, "sigma0 must be left out or equal"),
         ({"model": selection(), "center": False}, ValueError, "center must be True"),
         ({"model": selection(k=40)}, ValueError, "model.k must be from 1 to 39"),
