@@ -129,7 +129,7 @@ def _member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, path: Path) -> np.n
 def _parse(text: np.ndarray, path: Path, kind: str) -> dict:
     try:
         about = json.loads(str(text))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:  # the second of brackets without end
         raise ValueError(f"{path} must be a {kind} file; its text is no JSON ({error})") from error
     if not isinstance(about, dict):
         raise ValueError(f"{path} must be a {kind} file; its text is no JSON object")

@@ -104,6 +104,8 @@ def _first_of(values: np.ndarray) -> str:
     few = values[:_SHOWN]
     if values.dtype.kind == "f":
         few = np.array([float(f"{one:.4g}") for one in few.ravel()]).reshape(few.shape)
+    if values.dtype.kind == "M":  # nanoseconds would come out as integers
+        few = few.astype(str)
     return str(few.tolist())[:-1] + (", ...]" if len(values) > _SHOWN else "]")
 
 
@@ -336,13 +338,20 @@ def _check_agreement(model: object, given: Mapping[str, object], center: bool) -
     if model.metric is None:  # of lists found elsewhere: only the caller knows by which
         given = {name: value for name, value in given.items() if name != "metric"}
     for name, value in given.items():
-        if value is not None and not same_metric(value, getattr(model, name)):
+        if value is not None and not _agrees(value, getattr(model, name)):
             raise ValueError(
                 f"{name} must be left out or equal the model's {name}={getattr(model, name)!r}; "
                 f"got {value!r}"
             )
     if model.center and not center:
         raise ValueError("center must be True, as it was when the model was selected; got False")
+
+
+def _agrees(value: object, known: object) -> bool:
+    try:
+        return bool(same_metric(value, known))
+    except (TypeError, ValueError):  # pandas.NA, or an array
+        return False
 
 
 def _blend_of_sigmas(k: object, graph: Graph, sigma0: object, sigma2: object, n: int) -> Blend:
@@ -652,7 +661,7 @@ def _columns_from_file(columns: Any, d: int) -> tuple[str, ...] | None:
 def _blend_from_file(arrays: dict[str, np.ndarray], n: int) -> Blend:
     k = arrays["k"]
     _require(k.ndim == 1 and k.dtype.kind == "i" and len(k) > 0, "k must be integers")
-    _require((np.diff(k) >= 0).all(), "k must rise")
+    _require((k[1:] >= k[:-1]).all(), "k must rise")  # a difference could overflow
     check_k(k[0], n)
     check_k(k[-1], n)
     inverse = arrays.get("inverse_sigma0")
@@ -708,6 +717,13 @@ def _metric_from_file(about: object, arrays: dict[str, np.ndarray]) -> MetricNam
         if name.startswith("metric_"):
             parts[name.removeprefix("metric_")] = arrays[name]
     _require(isinstance(parts["name"], str), "metric.name must be text")
+    _require(isinstance(parts.get("criterion", ""), str), "metric.criterion must be text")
+    for name in ("compared", "held_out"):
+        found = parts.get(name, {})
+        _require(
+            isinstance(found, dict) and all(isinstance(v, int | float) for v in found.values()),
+            f"metric.{name} must be numbers by name",
+        )
     matrix = parts["matrix"]
     _require(matrix.ndim == 2, f"metric.matrix must be a matrix; got shape {matrix.shape}")
     d = len(matrix)
@@ -727,8 +743,10 @@ def _floats(
         f"{of}{name} must be finite floats of shape {shape}; got shape {array.shape} of "
         f"{array.dtype}",
     )
-    check_finite(array, of + name)
-    return np.ascontiguousarray(array, dtype=np.float64)
+    with np.errstate(over="ignore"):  # extended precision holds what float64 does not
+        floats = np.ascontiguousarray(array, dtype=np.float64)
+    check_finite(floats, of + name)
+    return floats
 
 
 def _require(held: bool | np.bool_, message: str) -> None:

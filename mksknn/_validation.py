@@ -21,6 +21,7 @@ from typing import Any, TypeVar
 import numpy as np
 import scipy.sparse
 
+from ._jit import kernel
 from ._names import TASKS, Task
 
 _Name = TypeVar("_Name", bound=str)
@@ -417,7 +418,10 @@ def check_share(value: object, name: str) -> float:
     """Return a number from 0 up to 1 as a float."""
     if isinstance(value, bool | np.bool_) or not isinstance(value, numbers.Real):
         raise TypeError(f"{name} must be a number from 0 up to 1; got {show(value)}")
-    share = float(value)
+    try:
+        share = float(value)
+    except OverflowError:
+        share = math.inf
     if not 0.0 <= share < 1.0:
         raise ValueError(f"{name} must be at least 0 and below 1; got {show(value)}")
     return share
@@ -496,8 +500,13 @@ def check_task(y: object, n: int, task: Task = "auto") -> tuple[Task, np.ndarray
 
 def _were_whole(y: object) -> bool:
     """Whether pandas has made floats of integers, as it does where one is missing."""
-    types: Any = getattr(y, "dtypes", getattr(y, "dtype", None))  # of a table, one for each column
-    return all(getattr(one, "kind", "f") in "iub" for one in np.ravel(types))
+    return all(getattr(one, "kind", "f") in "iub" for one in _types(y))
+
+
+def _types(y: object) -> np.ndarray:
+    """The type of an array or a column; of a table, one for each column."""
+    types: Any = getattr(y, "dtypes", getattr(y, "dtype", None))
+    return np.ravel(types)
 
 
 _MANY = 10  # numbers, among which two different ones are not there by chance
@@ -556,7 +565,9 @@ def warn_of_order(X: object, y: object) -> None:
     entries: Any = getattr(y, "index", None)
     if not (hasattr(rows, "equals") and hasattr(entries, "equals")) or rows.equals(entries):
         return
-    if len(rows) == len(entries) and rows.is_unique and entries.isin(rows).all():
+    # as plain labels: two indexes may be of different types, or of different numbers of levels
+    known, seen = rows.tolist(), entries.tolist()
+    if known != seen and len(set(known)) == len(known) == len(seen) and set(known) == set(seen):
         warn(
             "y has the rows of X in another order, by the index of both, and they are paired by "
             "place. If they belong together by index, pass y.loc[X.index]; if not, y.to_numpy() "
@@ -583,7 +594,7 @@ def _as_targets(y: object) -> np.ndarray:
             array = whole
     # Objects are common ground: categories are classes whatever they hold, NumPy would turn a NaN
     # or a number among text into text, and pandas and NumPy have further types for text.
-    categories = str(getattr(y, "dtype", "")) == "category"
+    categories = any(str(one) == "category" for one in _types(y))
     listed_text = array.dtype.kind in "US" and array.ndim and not hasattr(y, "dtype")
     if categories or listed_text or array.dtype.kind not in "fiubOUScMm":
         array = np.asarray(y, dtype=object)
@@ -726,15 +737,28 @@ def check_ranked(indices: object, distances: object) -> None:
         and indices.shape == distances.shape
         and indices.ndim == 2
         and min(indices.shape[0] - 1, indices.shape[1]) >= 1
-        and indices.min() >= 0
-        and indices.max() < len(indices)
-        and not (indices == np.arange(len(indices))[:, None]).any()
+        and _are_others(indices)
     )
     if not plain:
         raise ValueError(
             "X must be a Neighbors from neighbors or as_neighbors, as they return it; got one made "
             "or changed by hand: as_neighbors(indices, distances) takes lists"
         )
+
+
+@kernel
+def _are_others(indices):
+    """Whether each row holds other points, and none of them twice."""
+    n = indices.shape[0]
+    seen = np.full(n, -1, np.int32)
+    for i in range(n):
+        seen[i] = i
+        for c in range(indices.shape[1]):
+            j = indices[i, c]
+            if not 0 <= j < n or seen[j] == i:
+                return False
+            seen[j] = i
+    return True
 
 
 def check_symmetric(A: Any, name: str) -> scipy.sparse.csc_array:

@@ -218,6 +218,7 @@ TABLE = [
     ("posterior", "max_skipped", 1.0, {}, V, "below 1"),
     ("posterior", "max_skipped", -0.1, {}, V, "at least 0"),
     ("posterior", "max_skipped", np.nan, {}, V, "at least 0"),
+    ("posterior", "max_skipped", 10**400, {}, V, "below 1"),
     ("posterior", "max_skipped", "0", {}, T, "number"),
     ("posterior", "max_skipped", np.complex64(0), {}, T, "number"),
     # flags and executors

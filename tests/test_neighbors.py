@@ -425,15 +425,21 @@ def test_graphs_from_lists():
         mksknn.knn_graph(ranked, 3, metric="cosine")
 
 
+@pytest.mark.uncompiled
 def test_ranks_made_by_hand_are_refused():
-    """A kernel would read beyond its arrays."""
+    """A kernel would read or write beyond its arrays."""
     X = np.random.default_rng(17).normal(size=(20, 2))
     ranked = mksknn.neighbors(X, 5)
     far, own = ranked.indices.copy(), ranked.indices.copy()
     far[3, 2], own[:, 0] = 2_000_000_000, np.arange(20)
+    twice, beyond = ranked.indices.copy(), ranked.indices.copy()
+    twice[7, 4], beyond[19, 4] = twice[7, 0], 20
     for indices, distances in (
         (far, ranked.distances),
         (own, ranked.distances),
+        (twice, ranked.distances),
+        (beyond, ranked.distances),
+        (np.tile(np.roll(np.arange(20, dtype=np.int32), 1)[:, None], 40), np.ones((20, 40))),
         (-ranked.indices, ranked.distances),
         (ranked.indices.astype(np.int64), ranked.distances),
         (ranked.indices, ranked.distances[:, :3]),

@@ -456,6 +456,8 @@ def test_repr_is_short():
     )
     assert "label=[], its probability=[]" in repr(mksknn.predict(X, X[:, 0] > 0, new[:0], k=4))
     assert "mean=[[" in repr(mksknn.predict(X, X, new, k=4))
+    dates = np.where(X[:, 0] > 0, "2020-01-01", "2021-01-01").astype("M8[ns]")
+    assert "label=['202" in repr(mksknn.predict(X, dates, new, k=4))
 
 
 @pytest.mark.parametrize(
@@ -485,6 +487,8 @@ def test_repr_is_short():
         ({"model": selection(), "k": 4}, ValueError, "k must be left out or equal the model's k=5"),
         ({"model": selection(), "graph": "knn"}, ValueError, "graph must be left out or equal"),
         ({"model": selection(), "metric": "cosine"}, ValueError, "metric must be left out"),
+        ({"model": selection(), "metric": pd.NA}, ValueError, "metric must be left out"),
+        ({"model": selection(), "k": np.array([5, 6])}, ValueError, "k must be left out"),
         ({"model": selection(), "sigma0": 1.0}, ValueError, "sigma0 must be left out or equal"),
         ({"model": selection(), "center": False}, ValueError, "center must be True"),
         ({"model": selection(k=40)}, ValueError, "model.k must be from 1 to 39"),

@@ -481,7 +481,7 @@ def test_foreign_files(tmp_path):
     _archive.write(path, "some other", 1, {}, {})
     with pytest.raises(ValueError, match="one of kind 'some other'"):
         mksknn.load_predictor(path)
-    for about in (np.array("no json"), np.array("[1]"), np.arange(3)):
+    for about in (np.array("no json"), np.array("[1]"), np.array("[" * 100_000), np.arange(3)):
         with open(path, "wb") as file:
             np.savez(file, about=about, checksum=np.array("0"))
         with pytest.raises(ValueError, match="must be a mksknn predictor file"):
@@ -532,6 +532,8 @@ TWO = {"k": [4, 5], "weight": [1.5, -0.5], "ratio": [1.0, 1.0], "inverse_sigma0"
         ({"radii": -np.ones((40, 1))}, "radii must not fall"),
         ({"k": np.array([40])}, "k must be from 1 to 39"),
         ({"k": np.array([4.0])}, "k must be integers"),
+        ({"k": np.array([1, -(2**63), -1, 4])}, "k must rise"),
+        ({"ratio": np.array(["1e400"], np.longdouble)}, "ratio must be finite; got .* = inf"),
         ({"weight": np.array([np.inf])}, "weight must be finite"),
         ({"about": {"n": "many"}}, "n must be an integer"),
         ({"about": {"graph": "none"}}, "graph must be one of"),
@@ -602,6 +604,9 @@ def test_values_that_do_not_fit_together(tmp_path, changes, message):
         # the columns of points as they are given, not as they are mapped
         ({"corners": np.zeros((2, 2))}, r"corners must be finite floats of shape \(2, 3\)"),
         ({"about": {"columns": ["a", "b"]}}, "columns must be 3 names; got 2"),
+        ({"metric_compared": np.ones(2)}, "metric.compared must be numbers by name"),
+        ({"metric_held_out": np.ones(2)}, "metric.held_out must be numbers by name"),
+        ({"metric_criterion": np.array("loo")}, "metric.criterion must be text"),
     ],
 )
 def test_a_learned_metric_that_does_not_fit(tmp_path, changes, message):

@@ -96,6 +96,7 @@ LABELS = {
     "nullable_series": pd.Series([3, 1, 3, 7], dtype="Int64"),
     "nullable_bools": pd.Series([True, False, True, True], dtype="boolean"),
     "frame": pd.DataFrame({"y": [3, 1, 3, 7]}),
+    "frame_of_categories": pd.DataFrame({"y": pd.Categorical([2.5, 1.0, 2.5, 3.0])}),
 }
 
 
@@ -305,3 +306,35 @@ def test_rows_in_another_order_are_told():
             mksknn.select_k(X, fine)
         mksknn.select_k(X.to_numpy(), shuffled)
         mksknn.select_k(X.iloc[[0] * 15 + [1] * 15], y)  # rows drawn with repetitions
+
+
+PLAIN = pd.RangeIndex(12)
+PAIRS = pd.MultiIndex.from_product([[0, 1], range(6)])
+
+
+@pytest.mark.parametrize(
+    ("rows", "entries"),
+    [
+        (PLAIN, PAIRS),
+        (PAIRS, PLAIN),
+        (PAIRS, pd.MultiIndex.from_product([[0, 1], [0, 1], range(3)])),
+        (pd.MultiIndex.from_product([[0, 1], [0, 1], range(3)]), PAIRS),
+        (PLAIN, pd.date_range("2020-01-01", periods=12)),
+        (PLAIN, pd.Index(range(12), dtype="Int64")),  # the same rows in the same order
+        (PLAIN, pd.Index(np.arange(12.0))),
+        (PLAIN, pd.Index([0, 1] * 6)),  # some of them, more than once
+        (PLAIN, pd.Index([True, False] * 6)),
+    ],
+)
+def test_indexes_that_are_no_other_order(rows, entries):
+    X = pd.DataFrame(np.arange(24.0).reshape(12, 2) ** 2, index=rows)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        mksknn.select_k(X, pd.Series(np.arange(12) % 3, index=entries), k_max=3)
+
+
+@pytest.mark.parametrize("rows", [PAIRS, pd.date_range("2020-01-01", periods=12), PLAIN])
+def test_indexes_in_another_order(rows):
+    X = pd.DataFrame(np.arange(24.0).reshape(12, 2) ** 2, index=rows)
+    with pytest.warns(UserWarning, match="another order"):
+        mksknn.select_k(X, pd.Series(np.arange(12) % 3, index=rows[::-1]), k_max=3)

@@ -38,6 +38,7 @@ BOUNDS = ("_bounds", "_enclosures", "_quadrature", "_race", "_search", "_spectra
 
 # Which files test a module first; all of tests/test_properties.py is tried for every one.
 TESTS = {
+    "_validation": ("test_neighbors",),
     "_bounds": ("test_bounds", "test_selection", "test_exactness"),
     "_enclosures": ("test_bounds", "test_race", "test_selection"),
     "_race": ("test_race", "test_selection", "test_exactness"),
