@@ -567,7 +567,12 @@ def warn_of_order(X: object, y: object) -> None:
         return
     # as plain labels: two indexes may be of different types, or of different numbers of levels
     known, seen = rows.tolist(), entries.tolist()
-    if known != seen and len(set(known)) == len(known) == len(seen) and set(known) == set(seen):
+    try:
+        other = known != seen and len(set(known)) == len(known) == len(seen)
+        other = other and set(known) == set(seen)
+    except TypeError:  # labels that cannot be compared (pandas.NA) or hashed (lists)
+        return
+    if other:
         warn(
             "y has the rows of X in another order, by the index of both, and they are paired by "
             "place. If they belong together by index, pass y.loc[X.index]; if not, y.to_numpy() "

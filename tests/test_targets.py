@@ -321,6 +321,8 @@ PAIRS = pd.MultiIndex.from_product([[0, 1], range(6)])
         (pd.MultiIndex.from_product([[0, 1], [0, 1], range(3)]), PAIRS),
         (PLAIN, pd.date_range("2020-01-01", periods=12)),
         (PLAIN, pd.Index(range(12), dtype="Int64")),  # the same rows in the same order
+        (PLAIN, pd.Index([*range(11), pd.NA], dtype="Int64")[::-1]),
+        (PLAIN, pd.Index([[row] for row in range(12)], dtype=object)),
         (PLAIN, pd.Index(np.arange(12.0))),
         (PLAIN, pd.Index([0, 1] * 6)),  # some of them, more than once
         (PLAIN, pd.Index([True, False] * 6)),
