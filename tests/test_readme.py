@@ -306,6 +306,9 @@ def test_words_about_speed_outside_the_marks_are_those_of_what_is_stored():
     for graph in ("symmetric", "mutual"):
         for row in ours[f"{graph}, 2-D"]["rows"]:
             assert (row["seconds"] > theirs[row["n"]]) == (row["n"] > 3_162), row
+    assert "for which mksknn takes about twice as long at 100,000 points" in words
+    same = report.part("scale", "grid")["same k"]["rows"][-1]
+    assert same["n"] == 100_000 and 1.5 < same["seconds"] / theirs[100_000] < 2.5
     assert "a new row takes a fraction of a millisecond" in page("docs/index.md")
     single = [row for row in report.part("prediction", "single") if "ours" in row]
     assert single and max(row["ours"] for row in single) < 0.6e-3
