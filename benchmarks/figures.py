@@ -179,7 +179,7 @@ def time() -> plt.Figure | None:
     figure, ax = plt.subplots(figsize=(5.6, 4))
     _line(ax, theirs, "n", "GridSearchCV, k = 1..60, 10 folds", color=COLOURS["k-NN by CV"])
     if same := theirs.get("same k"):
-        _line(ax, same, "n", "select_k, k = 1..60, symmetric", color=COLOURS["evidence"])
+        _line(ax, same, "n", "select_k, k = 1..60, symmetric", color="#2a9d8f")
     for graph, colour in (("symmetric", COLOURS["learned"]), ("mutual", COLOURS["loo_log"])):
         _line(ax, ours[f"{graph}, 2-D"], "n", f"select_k, all k, {graph}", color=colour)
     ax.set_xlabel("points in the plane")
