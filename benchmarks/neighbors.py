@@ -63,7 +63,7 @@ def faiss_calls(X: np.ndarray, k: int) -> dict:
 
 
 def pynndescent_calls(X: np.ndarray, k: int) -> dict:
-    if size(False, False, True) or not found("pynndescent"):  # it compiles for half a minute
+    if size(False, True, True) or not found("pynndescent"):  # it compiles for half a minute
         return {}
     import pynndescent
 

@@ -6,6 +6,7 @@ import pathlib
 import re
 import subprocess
 import sys
+import types
 
 import naive
 import numpy as np
@@ -54,6 +55,17 @@ def test_runs_at_its_smallest_size(script, imported):
         for task, peers in methods.PEERS.items():
             for name in peers | methods.OURS:
                 assert f" {name} " in done.stdout or "SKIPPED: R" in done.stdout, f"{task}, {name}"
+
+
+def test_lists_that_are_approximate_say_how_good_they_are(imported, capsys):
+    """PyNNDescent itself compiles for half a minute, and is left out of all but full runs."""
+    neighbors = imported("neighbors")
+    X = neighbors.cloud(100, 3)
+    found = mksknn.neighbors(X, 4).indices
+    lists = np.column_stack([np.arange(100), found[:, :3], np.full(100, -1)])  # one of four missed
+    peers = {"PyNNDescent": lambda: types.SimpleNamespace(neighbor_graph=(lists, None))}
+    assert neighbors.compare("top 4", X, 4, peers, {})[0]["recall"] == 0.75
+    assert "found 75.0% of the true neighbours" in capsys.readouterr().out
 
 
 def test_every_script_is_in_the_makefile():
