@@ -208,7 +208,9 @@ def speed(worst: bool) -> str:
             chosen[key] = ratio, line
     header = ["task", "compared with", "mksknn", "the other", "mksknn is"]
     header += [] if worst else ["memory", "the other's"]
-    lines = sorted((line for _, line in chosen.values()), key=lambda line: place(line[0]))
+    lines = [line for _, line in chosen.values()]
+    tasks = [*dict.fromkeys(line[0] for line in lines)]  # rows of one stand together
+    lines.sort(key=lambda line: (place(line[0]), tasks.index(line[0])))
     return markdown(header, lines, right=len(header) - 2) if lines else ""
 
 

@@ -262,6 +262,15 @@ def test_tasks_in_words(row, task):
     assert report.in_words(row) == task
 
 
+def test_rows_of_one_task_stand_together(results):
+    both = {"ratio": 2.0, "ours": 1.0, "theirs": 2.0}
+    what = ("GridSearchCV over 1..9 / select_k, n=90", "NumPy eigvalsh for each k / select_k, n=90")
+    between = "select_k, the plane, n=900: mksknn / GridSearchCV over 1..9"
+    results("some", [both | {"what": one} for one in (what[0], between, what[1])])
+    lines = report.speed(worst=False).splitlines()[2:]
+    assert ["900" in line for line in lines] == [False, False, True]
+
+
 def test_first_use(results):
     found = {"first use": {"cold": 21.3, "warm": 1.234}}
     results("startup", {"parts": {"example": {"about": {}, "found": found}}})
