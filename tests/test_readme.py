@@ -341,6 +341,26 @@ def test_words_about_columns_of_noise_are_those_of_what_is_stored():
     assert len(lost) == 16 and max(row["n"] for row, _ in lost[:2]) < 200
 
 
+def test_words_about_graphs_are_those_of_what_is_stored():
+    """docs/howto/choose_k.md on what the graph of higher evidence predicts."""
+    words = " ".join((ROOT / "docs" / "howto" / "choose_k.md").read_text("utf-8").split())
+    assert "the symmetric graph, the default, has fewer errors and a lower log-loss than" in words
+    assert "averaged over k by leave-one-out log score, the two are about alike" in words
+    sets = report.Scores("classification").sets
+    by = {
+        (r["set"], r["method"]): r
+        for r in report.load("accuracy")["rows"]
+        if r["protocol"] == "5x2"
+    }
+    assert len(sets) == 16
+    for what in ("error", "log_loss"):
+        symmetric, auto, averaged, both = (
+            sum(by[name, method][what] for name in sets) / 16
+            for method in ("evidence", "evidence, auto", "averaged", "averaged, auto")
+        )
+        assert symmetric < auto - 0.03 and abs(averaged - both) < 0.01
+
+
 def test_links_lead_to_files():
     pages = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")]
     for page in pages:
