@@ -819,11 +819,8 @@ def circumstances() -> str:
     newest = max(every, key=lambda about: about["date"])
     versions = ", ".join(f"{name} {version}" for name, version in newest["versions"].items())
     busy = max(about["busy"] for about in every)
-    commits = sorted({about["commit"] for about in every if "commit" in about})
-    dates = sorted({about["date"] for about in every})
-    when = f"on {dates[0]}" if len(dates) == 1 else f"from {dates[0]} to {dates[-1]}"
     return fill(
-        f"Speed was measured {when} (commit {', '.join(commits)}) on "
+        f"Speed was measured {_when(every)} on "
         f"{newest['cores']} cores ({newest.get('processor') or newest['machine']}), "
         f"{newest['threads']} threads, at most {busy:.0%} in use by others at the start of a part: "
         f"{versions}.{_of_predictions()}"
@@ -835,9 +832,15 @@ def _of_predictions() -> str:
     every = [row["about"] for row in (load("accuracy") or {"rows": []})["rows"] if "about" in row]
     if not every:
         return ""
+    return f" Predictions were scored {_when(every)}."
+
+
+def _when(every: list[dict]) -> str:
+    """On which days, and from which commits."""
     days = sorted({about["date"] for about in every})
-    commits = ", ".join(sorted({about["commit"] for about in every}))
-    return f" Predictions were scored from {days[0]} to {days[-1]} (commit {commits})."
+    commits = ", ".join(sorted({about["commit"] for about in every if "commit" in about}))
+    when = f"on {days[0]}" if len(days) == 1 else f"from {days[0]} to {days[-1]}"
+    return f"{when} (commit {commits})"
 
 
 def page() -> str:
