@@ -518,17 +518,20 @@ def losses(scores: Scores, what: str, best: str = "learned", slack: float = 0.01
     """Where another method is better than ours by more than `slack`, and why if that is known."""
     if best not in scores.methods or not set(scores.methods) - set(OURS):
         return ""
-    lines = []
-    for name in scores.sets:
+    lines, close = [], []
+    for name in scores.lost(best, what):
         rival = scores.best_peer(name, what)
         theirs, ours = scores.by[name, rival][what], scores.by[name, best][what]
+        folds = _folds(scores, name, rival, best, what)
         if ours - theirs > slack * (1.0 if what != "rmse" else theirs):
-            folds = _folds(scores, name, rival, best, what)
             words = f"{name}: {METHODS[rival][0]} {theirs:.3f}, ours {ours:.3f}{folds}."
             lines.append(f"- {words} {WHY.get(name, '')}".rstrip())
+        else:
+            close.append(f"{name}: {METHODS[rival][0]}{folds}")
     named = {"error": "error", "log_loss": "log-loss", "rmse": "RMSE", "nlpd": "log density"}[what]
     said = f"By {named}, on {len(lines)} of {len(scores.sets)} sets"
-    return "\n".join([f"{said}{':' if lines else '.'}", "", *lines, ""])
+    less = f"By less, and no reason was looked for: {'; '.join(close)}.\n" if close else ""
+    return "\n".join([f"{said}{':' if lines else '.'}", "", *lines, "", less])
 
 
 def _folds(scores: Scores, name: str, rival: str, best: str, what: str) -> str:

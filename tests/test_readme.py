@@ -98,6 +98,7 @@ def test_ranks_and_where_we_lose(results):
     assert scores.critical_difference() == pytest.approx(2.343 * (12 / 18) ** 0.5, rel=1e-3)
     lost = report.losses(scores, "error")
     assert "on 1 of 3 sets:" in lost and "- b: k-NN, CV 0.200, ours 0.300." in lost
+    assert "By less, and no reason was looked for: c: k-NN, CV.\n" in lost
     page = report.page()
     assert "| b | **0.200** | 0.400 | 0.300 |" in page
     assert page.index("## How good") < page.index("### Where others are better")
